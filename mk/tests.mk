@@ -59,10 +59,9 @@ ifdef QUICK
 	LANYARD=$(PROGRAM) tests/lan/race --dim 16 --ps 2500 --policies 'esd 1' --runs 1 --iterations 3 --rows s1 --no-alone
 else
 	LANYARD=$(PROGRAM) tests/lan/race --document docs/results/race.md
-	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --document docs/results/race.md --section again
-	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --ps 2500 --no-alone --document docs/results/race.md --section rows
-	LANYARD=$(PROGRAM) tests/lan/race --dim 512 --ps 2500 --no-alone --policies "laia;makespan;laia, auto;esd 1, auto;makespan, auto" --iterations 25 --document docs/results/race.md --section auto
-	tests/lan/rival.py
+	LANYARD=$(PROGRAM) tests/lan/race --fast 500 --slow 500 --dim 512 --no-alone --participants all --document docs/results/race.md --section equal
+	LANYARD=$(PROGRAM) tests/lan/race --rows s1,s2,s3 --dim 512 --ps 2500 --no-alone --document docs/results/race.md --section rows
+	tests/lan/rival.py --document docs/results/race.md
 	LANYARD=$(PROGRAM) tests/lan/change --document docs/results/race.md
 	LANYARD=$(PROGRAM) tests/lan/advise
 	tests/lan/picture

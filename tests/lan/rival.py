@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a PyTorch user would run on the LAN of tests/lan/race: tables sharded over the workers.
 
-    tests/lan/rival.py [--boxes 8,4] [--dim 512] [--runs 3] [--iterations 15] [--data FILE]
+    tests/lan/rival.py [--boxes 8,4] [--dim 512] [--runs 3] [--iterations 15] [--data FILE] [--document FILE]
 
 TorchRec's row-wise sharding, written out in plain PyTorch over gloo: every worker owns the rows
 whose number is its rank modulo the number of workers. Per iteration a worker asks the owners for
@@ -19,7 +19,6 @@ comparisons. Needs python3-torch, and the rights of tests/lan/lan.sh (exit statu
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -38,6 +37,7 @@ def arguments():
     parser.add_argument("--dim", type=numbers, default=[512])
     parser.add_argument("--fast", type=int, default=500)
     parser.add_argument("--slow", type=int, default=50)
+    parser.add_argument("--document", default=None)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=15)
     parser.add_argument("--data", default=None)
@@ -193,14 +193,20 @@ def main():
         raise SystemExit("rival: no real rows here (--data FILE, or LANYARD_DATA)")
     for box in range(8):
         subprocess.check_call([LAN, "show", "w%d" % box, options.data])
-    print("| boxes | dim | iterations/s (least - most) | log loss |\n|---|---|---|---|")
+    lines = ["%s, %d cores, `%s`, PyTorch over gloo, median of %d runs." % (
+        race.datetime.date.today(), os.cpu_count(), " ".join(["tests/lan/rival.py"] + sys.argv[1:]), options.runs), "",
+             "| boxes | dim | iterations/s (least - most) | log loss |", "|---|---|---|---|"]
     for dim in options.dim:
         for boxes in options.boxes:
             runs = [run_once(options, boxes, dim) for _ in range(options.runs)]
-            rates = sorted(one["rate"] for one in runs)
-            print("| %d (%d at %d, %d at %d Mbit/s) | %d | %.3f (%.3f - %.3f) | %.6f |" % (
+            lines.append("| %d (%d at %d, %d at %d Mbit/s) | %d | %s | %.6f |" % (
                 boxes, min(boxes, 4), options.fast, max(0, boxes - 4), options.slow, dim,
-                statistics.median(rates), rates[0], rates[-1], runs[0]["log_loss"]), flush=True)
+                race.speed(runs), runs[0]["log_loss"]))
+            print(lines[-1], file=sys.stderr, flush=True)
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.document:
+        race.document(options.document, text, race.BEGIN % " rival", race.END % " rival")
 
 
 if __name__ == "__main__":
