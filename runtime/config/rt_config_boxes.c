@@ -408,7 +408,7 @@ static rt_status check_homes(const rt_config *config, rt_error *error)
         const char *key, *why;
         bool given;
     } others[] = {
-        {"consistency.staleness", "several workers change copies of a row at once",
+        {rt_config_staleness_name(config), "several workers change copies of a row at once",
          config->consistency.bounded},
         {"dispatch.first_touch", "\"pull\" asks a shard before the row has a home",
          config->dispatch.first_touch == RT_FIRST_TOUCH_PULL},

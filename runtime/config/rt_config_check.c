@@ -69,8 +69,7 @@ static rt_status check_rates(const rt_config *config, rt_error *error)
     return check_rate(&config->optimizer_dense, "optimizer.dense", error);
 }
 
-// Who did not give the key learns where it comes from.
-static const char *staleness_name(const rt_config *config)
+const char *rt_config_staleness_name(const rt_config *config)
 {
     return config->consistency_auto ? "consistency.staleness (of dispatch.policy \"het\")"
                                     : "consistency.staleness";
@@ -96,8 +95,8 @@ static rt_status check_adds_up(const rt_config *config, rt_error *error)
     return rt_fail(error, RT_CONFIG,
                    "optimizer.rows.name: %s cannot add up what several workers changed, as "
                    "%s above 0 needs: expected one of %s",
-                   rt_config_choice_name("optimizer.rows.name", (int)kind), staleness_name(config),
-                   expected);
+                   rt_config_choice_name("optimizer.rows.name", (int)kind),
+                   rt_config_staleness_name(config), expected);
 }
 
 // Under its name people expect HET's caches, as those are by which it is compared.
@@ -111,10 +110,11 @@ static rt_status check_het(const rt_config *config, rt_error *error)
             "consistency.staleness: \"off\" not with dispatch.policy \"het\", which trains "
             "on stale copies: expected \"auto\" (%u), \"inf\", or a number of iterations",
             RT_STALENESS_HET);
-    if (config->cache.eviction == RT_EVICT_EMARK)
+    if (config->cache.eviction == RT_EVICT_EMARK || config->cache.eviction == RT_EVICT_TTL)
         return rt_fail(error, RT_CONFIG,
-                       "cache.eviction: \"emark\" not with dispatch.policy \"het\": expected "
-                       "\"auto\" (\"light_lfu\"), \"light_lfu\", \"lfu\" or \"lru\"");
+                       "cache.eviction: \"%s\" not with dispatch.policy \"het\": expected "
+                       "\"auto\" (\"light_lfu\"), \"light_lfu\", \"lfu\" or \"lru\"",
+                       rt_config_choice_name("cache.eviction", (int)config->cache.eviction));
     return RT_OK;
 }
 
@@ -137,9 +137,8 @@ static rt_status check_ttl(const rt_config *config, rt_error *error)
                        what);
     if (config->consistency.bounded)
         return rt_fail(error, RT_CONFIG,
-                       "%s: not with consistency.staleness: rows leave by their uses, in "
-                       "synchronous training only",
-                       what);
+                       "%s: not with %s: rows leave by their uses, in synchronous training only",
+                       what, rt_config_staleness_name(config));
     return RT_OK;
 }
 
@@ -164,7 +163,7 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
     for (size_t i = 0; i < RT_COUNT_OF(others); i++)
         if (others[i].given)
             return rt_fail(error, RT_CONFIG, "%s: not with %s: %s", others[i].key,
-                           staleness_name(config), others[i].why);
+                           rt_config_staleness_name(config), others[i].why);
     return is_stale ? check_adds_up(config, error) : RT_OK;
 }
 
@@ -172,15 +171,19 @@ static rt_status check_consistency(const rt_config *config, rt_error *error)
 // those of the batches that were shown.
 static rt_status check_window(const rt_config *config, rt_error *error)
 {
+    const char *lookahead = config->cache.lookahead
+                                ? "cache.lookahead above 32"
+                                : "dispatch.policy \"bagpipe\" (which looks 199 batches ahead)";
     const struct {
         const char *key, *why;
         bool given;
     } others[] = {
-        {staleness_name(config), "it knows synchronous training only", config->consistency.bounded},
+        {rt_config_staleness_name(config), "it knows synchronous training only",
+         config->consistency.bounded},
         {"boxes", "it knows links of workers, not of boxes", config->box_count > 0},
         {"rows.admit", "batches are seen before it is known which keys have rows",
          config->rows.admit > 1},
-        {"cache.lookahead above 32", "every batch that is known would be placed again",
+        {lookahead, "every batch that is known would be placed again",
          rt_config_lookahead(config) > 32},
     };
     if (config->dispatch.window <= 1)
@@ -238,7 +241,7 @@ static rt_status check_reduce(const rt_config *config, rt_error *error)
         bool given;
     } others[] = {
         {"dispatch.full_sync", config->dispatch.full_sync},
-        {staleness_name(config), config->consistency.bounded},
+        {rt_config_staleness_name(config), config->consistency.bounded},
         {"network.row_wire", config->row_wire != RT_CODING_FP32},
     };
     if (!config->dispatch.reduce)

@@ -169,6 +169,9 @@ void rt_config_lists_free(rt_config *config);
 rt_status rt_config_check_rates(const void *element, const cJSON *value, const char *path,
                                 rt_error *error);
 
+// rt_config_check.c: the key of consistency.staleness as a message names it: who did not give it is told its origin.
+const char *rt_config_staleness_name(const rt_config *config);
+
 // rt_config_boxes.c: what follows from "boxes" stands in the config, and nothing else. RT_CONFIG
 // names the key that says something else.
 rt_status rt_config_check_boxes(const rt_config *config, rt_error *error);

@@ -162,7 +162,7 @@ static void what_does_not_go_with_it(void **state)
 {
     (void)state;
     static const struct {
-        const char *sets[3], *words;
+        const char *sets[4], *words;
     } cases[] = {
         {{"consistency.staleness=7", "optimizer.rows.name=adam", NULL},
          "optimizer.rows.name: adam cannot add up"},
@@ -184,6 +184,14 @@ static void what_does_not_go_with_it(void **state)
          "consistency.staleness: \"off\" not with dispatch.policy \"het\""},
         {{"dispatch.policy=het", "cache.eviction=emark", NULL},
          "cache.eviction: \"emark\" not with dispatch.policy \"het\""},
+        {{"dispatch.policy=het", "cache.eviction=ttl", NULL},
+         "cache.eviction: \"ttl\" not with dispatch.policy \"het\""},
+        {{"dispatch.policy=het", "dispatch.window=2", NULL},
+         "above 1 not with consistency.staleness (of dispatch.policy \"het\")"},
+        {{"dispatch.policy=bagpipe", "dispatch.window=2", NULL},
+         "above 1 not with dispatch.policy \"bagpipe\""},
+        {{"dispatch.policy=bagpipe", "cache.lookahead=64", "dispatch.window=2", NULL},
+         "above 1 not with cache.lookahead above 32"},
         {{"dispatch.policy=het", "cache.lookahead=1", NULL},
          "cache.lookahead: not with consistency.staleness (of dispatch.policy \"het\")"},
         {{"dispatch.policy=het", "optimizer.rows.name=adam", NULL},
