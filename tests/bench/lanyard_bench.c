@@ -12,9 +12,9 @@ typedef struct {
 } section;
 
 static const section dispatch_sections[] = {
-    {"opt", dp_bench_opt},        {"scaling", dp_bench_scaling},     {"memory", dp_bench_memory},
-    {"planner", dp_bench_stages}, {"directory", dp_bench_directory}, {"gap", dp_bench_gap},
-    {"demand", dp_bench_demand},  {"threads", dp_bench_threads},
+    {"opt", dp_bench_opt},       {"alpha", dp_bench_alpha},    {"scaling", dp_bench_scaling},
+    {"memory", dp_bench_memory}, {"planner", dp_bench_stages}, {"directory", dp_bench_directory},
+    {"gap", dp_bench_gap},       {"demand", dp_bench_demand},  {"threads", dp_bench_threads},
 };
 
 static bool known_section(const char *name)
@@ -125,7 +125,7 @@ static const char usage[] =
     "    solvers and planner: times, memory, distance to the optimum\n"
     "lanyard_bench device [--device cpu|cuda:N] [--quick] [--json]\n"
     "    operations and training steps: times, bytes, share of the machine's peaks\n\n"
-    "  --section NAME       opt, scaling, memory, planner, directory, gap, demand or threads; "
+    "  --section NAME       opt, alpha, scaling, memory, planner, directory, gap, demand or threads; "
     "default: all\n"
     "  --file ROWS          samples of this Criteo file, not generated ones\n"
     "  --dump-matrices DIR  cost matrices, one a file, for other solvers\n"

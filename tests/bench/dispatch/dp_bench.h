@@ -25,6 +25,7 @@ static inline uint32_t dp_bench_count(const dp_bench *bench, uint32_t quick, uin
 
 // The sections, in the order in which they are reported. RT_NO_MEMORY, RT_IO, RT_DATA.
 rt_status dp_bench_opt(const dp_bench *bench, rt_error *error);       // ESD, Table 2
+rt_status dp_bench_alpha(const dp_bench *bench, rt_error *error);     // ESD's alpha
 rt_status dp_bench_scaling(const dp_bench *bench, rt_error *error);   // transport, N and n
 rt_status dp_bench_memory(const dp_bench *bench, rt_error *error);    // transport, largest problem
 rt_status dp_bench_stages(const dp_bench *bench, rt_error *error);    // planner, by workers
