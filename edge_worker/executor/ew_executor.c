@@ -310,6 +310,7 @@ static rt_status prepare_slice(ew_executor *e, ew_slice_state *s)
     s->done = (rt_counts){0};
     s->handed_done = 0;
     s->train_left = c->row_count;
+    s->pulls_left = c->pull_count;
     const rt_status status = ew_handed_prepare(s);
     if (status)
         return status;
@@ -522,7 +523,8 @@ rt_status ew_executor_receive(ew_executor *e, uint32_t peer, rt_message *message
 rt_status ew_executor_next_job(ew_executor *e, ew_job *job)
 {
     const ew_slice_state *s = ew_slice_at(e, e->trained + 1);
-    if (e->job_out || s->sequence != e->trained + 1 || s->train_left || ew_sums_hold_up(e, s))
+    if (e->job_out || s->sequence != e->trained + 1 || s->train_left || s->pulls_left ||
+        ew_sums_hold_up(e, s))
         return RT_AGAIN;
     e->job_out = true;
     *job = (ew_job){s->sequence, &s->view};

@@ -73,6 +73,7 @@ typedef struct {
     uint32_t node_count, node_capacity;
     uint32_t nodes_left; // not complete
     uint32_t train_left; // rows that are not in place
+    uint32_t pulls_left; // rows that have not landed, those too that the slice does not train
     ew_handed *handed;   // its RECVs, by key
     uint32_t handed_count, handed_capacity;
     uint32_t handed_done; // of them, those that have landed

@@ -60,16 +60,17 @@ uint32_t ew_landing_stride(const ew_executor *e)
 static void landed(ew_executor *e, const ew_node *n)
 {
     ew_slot_state *slot = &e->slots[n->slot];
-    rt_counts *done = &ew_slice_of(e, n)->done;
+    ew_slice_state *slice = ew_slice_of(e, n);
+    slice->pulls_left--;
     slot->version = n->version;
     slot->key = n->key;
     slot->full = true;
-    if (ew_is_handed(ew_slice_of(e, n)->view.pull_peers, n->index)) {
-        ew_slice_of(e, n)->handed_done++;
+    if (ew_is_handed(slice->view.pull_peers, n->index)) {
+        slice->handed_done++;
         return;
     }
-    done->miss_pull++;
-    done->first_touch += n->version == 0;
+    slice->done.miss_pull++;
+    slice->done.first_touch += n->version == 0;
 }
 
 void ew_landing_unstage(ew_executor *e, ew_slice_state *slice, ew_node *n)
