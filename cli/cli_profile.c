@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 #include "dispatch/planner/dp_setup.h"
-#include "dispatch/sim/dp_popularity.h"
+#include "dispatch/planner/dp_popularity.h"
 #include "runtime/rt_json.h"
 
 #define COUNT_MEMORY (UINT64_C(1) << 30)

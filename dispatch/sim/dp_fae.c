@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "dispatch/sim/dp_peer_parts.h"
-#include "dispatch/sim/dp_popularity.h"
+#include "dispatch/planner/dp_popularity.h"
 
 // Samples that wait for a batch of their kind.
 typedef struct {

@@ -1,6 +1,6 @@
 // How often every row is used, against a naive count of the same samples; the file of hot rows, and
 // FAE with it.
-#include "dispatch/sim/dp_popularity.h"
+#include "dispatch/planner/dp_popularity.h"
 
 #include <inttypes.h>
 #include <signal.h>

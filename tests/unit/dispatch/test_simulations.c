@@ -32,7 +32,7 @@
 #include "dispatch/sim/dp_advise.h"
 #include "dispatch/sim/dp_fixed.h"
 #include "dispatch/sim/dp_peers.h"
-#include "dispatch/sim/dp_popularity.h"
+#include "dispatch/planner/dp_popularity.h"
 #include "tests/support/config_case.h"
 #include "tests/support/records.h"
 #include "tests/support/said.h"

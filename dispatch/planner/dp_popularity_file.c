@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch/sim/dp_popularity.h"
+#include "dispatch/planner/dp_popularity.h"
 #include "runtime/config/rt_formats.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"

@@ -1,4 +1,4 @@
-#include "dispatch/sim/dp_popularity.h"
+#include "dispatch/planner/dp_popularity.h"
 
 #include <inttypes.h>
 #include <stdio.h>
