@@ -31,15 +31,20 @@ static rt_status learn_input(const rt_config *config, bool count, cli_plan *plan
 
 static rt_status plan_caches(const rt_config *config, cli_plan *plan, rt_error *error)
 {
-    dp_planner_config planner;
-    if (dp_setup_needs_keys(config) && !plan->distinct_keys)
-        return RT_OK;
-    rt_status status = dp_setup(config, &plan->schema, plan->distinct_keys, &planner, error);
+    dp_planner_config planner = {0};
+    rt_status status = dp_setup_hot(config, &plan->schema, &planner, error); // the file, if no more
+    dp_setup_fini(&planner);
+    if (status || (dp_setup_needs_keys(config) && !plan->distinct_keys))
+        return status;
+    status = dp_setup(config, &plan->schema, plan->distinct_keys, &planner, error);
+    if (!status)
+        status = dp_setup_hot(config, &plan->schema, &planner, error);
     if (!status)
         status = dp_planner_check(&planner, error);
     if (!status)
         plan->slot_count = planner.slot_count[0];
     plan->rows_max = planner.rows.max;
+    dp_setup_fini(&planner);
     return status;
 }
 

@@ -5,6 +5,7 @@
     tools/recount.py PLACEMENTS TRACE --workers N --rows CACHE_ROWS [--eviction emark|lru|lfu|light_lfu|ttl]
                      [--lookahead BATCHES]
                      [--first-touch local|pull] [--full-sync] [--hand-over] [--staleness S|inf] [--overshoot ROWS]
+    tools/recount.py PLACEMENTS TRACE --workers N --hot PROFILE [--first-touch local|pull]
 
 PLACEMENTS says who trains which sample, and the sample's keys; TRACE what every worker pulled and
 pushed in every iteration. Nothing is shared with the program: the rules below are those of the papers
@@ -41,6 +42,12 @@ row takes a free slot or the victim's. No row that the worker trains in this ite
     smaller than the latest, then the lowest slot. Use sets the mark to target; when all latest rows
     that could go have the mark target, target grows by one. An outdated copy keeps its slot and
     frequency, and a pull of its row goes there.
+
+Hot rows (FAE; --hot PROFILE, a file of `lanyard profile`). Every trainer of a row, hot or not, pushes its
+gradient, also one that is alone; the PS has the latest version.
+  - Nobody keeps a cold row: who trains it pulls it.
+  - A hot row that nobody trains in an iteration, nor in the one before, is pulled by every worker that lacks
+    it. All keep it until somebody trains it; then nobody has it. Before its first training nobody pulls it.
 
 Bounded staleness S (HET, VLDB'22, section 3; --staleness). A row has a clock, a copy has the clock that
 the row had when it was pulled and one of its own, one more with every iteration that trains it there. A
@@ -367,6 +374,39 @@ class StaleRecount:
         return counts
 
 
+class HotRecount:
+    """All workers and the parameter server, with rows that every worker keeps."""
+
+    def __init__(self, options):
+        self.first_touch, self.workers = options.first_touch, set(range(options.workers))
+        with open(options.hot, encoding="ascii") as file:
+            next(file)
+            self.hot = {f"{int(line.split()[0], 16):x}" for line in file}
+        self.version = {}  # latest
+        self.holders = collections.defaultdict(set)
+
+    def step(self, iteration, samples):
+        counts = [dict.fromkeys(KINDS, 0) for _ in self.workers]
+        trained = {(worker, key) for worker, keys in samples for key in keys}
+        keys = {key for _, key in trained}
+        for worker, key in trained:
+            counts[worker]["grad_push"] += 1
+            if worker in self.holders[key]:
+                continue
+            counts[worker]["first_touch"] += key not in self.version
+            counts[worker]["miss_pull"] += key in self.version or self.first_touch == "pull"
+        for key in self.hot & self.version.keys() - keys:
+            if self.version[key] == iteration - 1:
+                continue
+            for worker in self.workers - self.holders[key]:
+                counts[worker]["miss_pull"] += 1
+            self.holders[key] = self.workers
+        for key in keys:
+            self.version[key] = iteration
+            self.holders[key] = set()
+        return counts
+
+
 def batches(path):
     """Iterations of a file of placements, each with its samples."""
     with open(path, encoding="ascii") as file:
@@ -381,15 +421,21 @@ def read_trace(path):
     return {(line["iteration"], line["worker"]): line for line in lines}
 
 
+def recount_of(options):
+    if options.hot:
+        return HotRecount(options)
+    return Recount(options) if options.staleness is None else StaleRecount(options)
+
+
 def compare(options):
     trace = read_trace(options.trace)
-    recount = Recount(options) if options.staleness is None else StaleRecount(options)
+    recount = recount_of(options)
     compared = different = 0
     all_batches = list(batches(options.placements))
     keys = [(iteration, {key for _, keys in samples for key in keys})
             for iteration, samples in all_batches]
     for number, (iteration, samples) in enumerate(all_batches, 1):
-        if options.staleness is None:
+        if isinstance(recount, Recount):
             recount.expect(keys[number:number + options.lookahead])
         for worker, counts in enumerate(recount.step(iteration, samples)):
             said = trace.pop((iteration, worker), None)
@@ -415,7 +461,7 @@ def main():
     parser.add_argument("placements")
     parser.add_argument("trace")
     parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--rows", type=int, required=True, help="slots of a cache")
+    parser.add_argument("--rows", type=int, help="slots of a cache (all but --hot)")
     parser.add_argument("--eviction", choices=("emark", "lru", "lfu", "light_lfu", "ttl"),
                         default="emark")
     parser.add_argument("--lookahead", type=int, default=0, help="batches (lru, ttl)")
@@ -424,7 +470,11 @@ def main():
     parser.add_argument("--hand-over", action="store_true")
     parser.add_argument("--staleness", type=float, help="S, or inf; without it: synchronous training")
     parser.add_argument("--overshoot", type=int, default=0)
-    sys.exit(compare(parser.parse_args()))
+    parser.add_argument("--hot", metavar="PROFILE", help="rows that every worker keeps")
+    options = parser.parse_args()
+    if not options.hot and options.rows is None:
+        parser.error("the following arguments are required: --rows")
+    sys.exit(compare(options))
 
 
 if __name__ == "__main__":

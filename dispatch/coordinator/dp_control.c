@@ -82,6 +82,11 @@ static rt_status set_policy(dp_run *run, const rt_config *fresh, rt_error *error
             "dispatch.policy: with dispatch.view \"strict\" a run must begin with \"%s\" of "
             "chosen tables",
             rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
+    if (dp_policy_can(dispatch->policy, DP_POLICY_HOT) != (run->planning.planner.hot != NULL))
+        return rt_fail(
+            error, RT_CONFIG,
+            "dispatch.policy: workers keep the rows of dispatch.profile from the beginning "
+            "of a run, or never: going over to or from \"fae\" takes a restart");
     const rt_config *now = &run->run_config;
     if (fresh->consistency.bounded != now->consistency.bounded ||
         fresh->consistency.staleness != now->consistency.staleness ||

@@ -243,6 +243,8 @@ static rt_status create_planner(dp_run *run, const rt_schema *schema, rt_error *
     dp_ages_init(&run->ages, config->rows.expire_s);
     rt_status status =
         dp_setup(config, schema, run->planning.distinct_keys, &run->planning.planner, error);
+    if (!status)
+        status = dp_setup_hot(config, schema, &run->planning.planner, error);
     if (status)
         return status;
     dp_setup_dense(config, run->own.dense_bytes, &run->planning.planner);
@@ -684,6 +686,7 @@ static void close_all(dp_run *run)
         close(run->wait_fd);
     dp_control_fini(&run->control);
     rt_config_fini(&run->site_config);
+    dp_setup_fini(&run->planning.planner);
     rt_config_fini(&run->run_config);
     if (was_there)
         end_running(run->own.directory);

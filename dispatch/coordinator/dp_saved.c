@@ -364,7 +364,9 @@ rt_status dp_state_check_begin(const rt_config *config, const rt_schema *schema,
 {
     const uint64_t keys = rt_max_u64(config->cache.distinct_keys, KEYS_MIN);
     *check = (dp_state_check){.config = config, .schema = *schema};
-    const rt_status status = dp_setup(config, schema, keys, &check->planner_config, error);
+    rt_status status = dp_setup(config, schema, keys, &check->planner_config, error);
+    if (!status)
+        status = dp_setup_hot(config, schema, &check->planner_config, error);
     if (status)
         return status;
     return dp_planner_create(&check->planner_config, &check->planner, error);
@@ -417,5 +419,6 @@ void dp_state_check_fini(dp_state_check *check)
 {
     if (check->planner)
         dp_planner_destroy(check->planner);
+    dp_setup_fini(&check->planner_config);
     *check = (dp_state_check){0};
 }

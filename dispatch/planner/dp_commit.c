@@ -16,6 +16,7 @@
 #include "dispatch/planner/dp_expire.h"
 #include "dispatch/planner/dp_handover.h"
 #include "dispatch/planner/dp_homes.h"
+#include "dispatch/planner/dp_hot.h"
 #include "dispatch/planner/dp_reduce.h"
 #include "dispatch/cost/dp_ticks.h"
 
@@ -73,6 +74,8 @@ static rt_status release_key(dp_planner *planner, uint32_t d)
     uint64_t trainers = work->trainers[d];
     if (record->copies.holders == 0)
         return RT_OK;
+    if (planner->config.hot)
+        return dp_hot_release(planner, d);
     rt_assert(rt_bits_one(record->copies.holders)); // of several trainers none is a holder
     uint32_t holder = rt_lowest_bit(record->copies.holders);
     const uint32_t slot = dp_planner_slot(planner, &planner->own, d, holder);
@@ -514,7 +517,9 @@ static rt_status leave(dp_planner *planner, uint32_t from, uint32_t until)
 static rt_status finish(dp_planner *planner, uint32_t from, uint32_t until)
 {
     (void)from, (void)until;
-    const rt_status status = flush_who_sits_out(planner, &planner->work.plan);
+    rt_status status = flush_who_sits_out(planner, &planner->work.plan);
+    if (!status && planner->config.hot)
+        status = dp_hot_fill(planner);
     if (status)
         return status;
     dp_lineup_predict(planner, &planner->work.plan);

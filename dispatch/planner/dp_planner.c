@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_homes.h"
+#include "dispatch/planner/dp_hot.h"
 #include "dispatch/cost/dp_ticks.h"
 #include "dispatch/planner/dp_window.h"
 
@@ -22,8 +23,16 @@ uint32_t dp_planner_micro_batch_max(const dp_planner_config *config)
 rt_status dp_planner_check(const dp_planner_config *config, rt_error *error)
 {
     const uint32_t samples = equal_share(config);
-    uint64_t rows = (uint64_t)samples * config->keys_per_sample_max;
+    const uint64_t rows = (uint64_t)samples * config->keys_per_sample_max;
     for (uint32_t j = 0; j < config->worker_count; j++) {
+        if (config->hot && config->slot_count[j] < rows + config->hot->count)
+            return rt_fail(error, RT_CONFIG,
+                           "cache.rows: the cache of worker %" PRIu32 " has %" PRIu32
+                           " rows, expected at least %" PRIu64 ": %" PRIu32
+                           " hot rows (dispatch.profile), and %" PRIu64
+                           " that one micro-batch may need beside them",
+                           j, config->slot_count[j], rows + config->hot->count, config->hot->count,
+                           rows);
         if (config->slot_count[j] < rows + (config->overshoot > 0))
             return rt_fail(error, RT_CONFIG,
                            "the cache of worker %" PRIu32 " has %" PRIu32
@@ -175,6 +184,11 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
         dp_stale_create(config->consistency.staleness, config->worker_count, config->slot_count,
                         lookups, &planner->stale))
         return RT_NO_MEMORY;
+    if (config->hot) {
+        planner->hot.lacking = rt_alloc(config->hot->count / 64 + 1, sizeof(uint64_t));
+        if (!planner->hot.lacking)
+            return RT_NO_MEMORY;
+    }
     if (config->rows.admit > 1 &&
         dp_admission_create(config->rows.admit, config->rows.admit_bytes, &planner->admission))
         return RT_NO_MEMORY;
@@ -427,6 +441,7 @@ void dp_planner_destroy(dp_planner *planner)
     rt_free(planner->cached);
     rt_free(planner->unsynced.records);
     rt_free(planner->expired.records);
+    rt_free(planner->hot.lacking);
     rt_free(planner);
 }
 

@@ -48,6 +48,7 @@ typedef struct {
     uint32_t overshoot; // staleness above 0: of the slots, those that are free between iterations,
                         // as many as the rows of a micro-batch (dp_stale.h); else 0
     rt_eviction_kind eviction;
+    const struct dp_hot *hot; // rows that every worker keeps (dp_hot.h), the caller's; or NULL
     uint32_t lookahead; // batches that dp_planner_preview may be ahead, at most DP_LOOKAHEAD_MAX
     dp_layout layout;
     dp_boxes boxes;

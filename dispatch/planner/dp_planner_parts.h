@@ -10,7 +10,7 @@
 //   dp_legal      whether directory and caches agree, for tests
 //
 // What a planner can do without has a file and a state of its own (dp_stale, dp_window,
-// dp_admission, dp_homes, dp_handover, dp_reduce).
+// dp_admission, dp_homes, dp_handover, dp_reduce, dp_hot).
 #ifndef DP_PLANNER_PARTS_H
 #define DP_PLANNER_PARTS_H
 
@@ -153,6 +153,11 @@ struct dp_planner {
         uint32_t *records; // of iteration, that no batch in sight needs
         uint32_t count, iteration;
     } expired; // dp_expire; between a commit and the plan that follows
+
+    struct {
+        uint64_t *lacking;     // bits by number: a worker that takes part may lack the row
+        uint64_t participants; // whom this is about
+    } hot;                     // dp_hot, with config.hot
 
     uint32_t served[RT_SITE_BOXES_MAX]; // dp_homes: gradients that met there in this iteration
     uint64_t *gone; // dp_shown, by distinct key: workers whose copy there is the latest no longer
@@ -354,11 +359,12 @@ static inline bool dp_planner_all_train(const dp_planner *planner)
     return planner->participants == rt_bits_below(planner->config.worker_count);
 }
 
-// Staleness 0: no copy is used twice, so every row's gradients are summed by the PS, those of one
-// trainer too.
+// Every row's gradients are summed by the PS, those of one trainer too: with staleness 0, where no
+// copy is used twice, and where workers keep hot rows, which none of them owns.
 static inline bool dp_planner_sums_all(const dp_planner *planner)
 {
-    return planner->config.consistency.bounded && planner->config.consistency.staleness == 0;
+    const dp_planner_config *config = &planner->config;
+    return config->hot || (config->consistency.bounded && config->consistency.staleness == 0);
 }
 
 // Gradients go to the PS, which steps the row.

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dispatch/planner/dp_hot.h"
 #include "runtime/numbers/rt_coding.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/numbers/rt_stripes.h"
@@ -149,6 +150,8 @@ static uint32_t fewest_workers(const dp_planner_config *planner)
     uint32_t slots = planner->slot_count[0];
     for (uint32_t j = 1; j < planner->worker_count; j++)
         slots = (uint32_t)rt_min_u64(slots, planner->slot_count[j]);
+    if (planner->hot)
+        slots -= (uint32_t)rt_min_u64(slots, planner->hot->count);
     const uint32_t samples = slots / planner->keys_per_sample_max;
     if (samples == 0)
         return planner->worker_count;
@@ -238,6 +241,27 @@ rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t di
     for (uint32_t j = 0; j < config->worker_count; j++)
         planner->slot_count[j] += planner->overshoot;
     return RT_OK;
+}
+
+rt_status dp_setup_hot(const rt_config *config, const rt_schema *schema, dp_planner_config *planner,
+                       rt_error *error)
+{
+    dp_hot *hot = NULL;
+    if (!dp_policy_can(config->dispatch.policy, DP_POLICY_HOT))
+        return RT_OK;
+    const rt_status status = dp_hot_read(config, schema, &hot, error);
+    if (status)
+        return status;
+    planner->hot = hot;
+    if (planner->participants_min)
+        planner->participants_min = fewest_workers(planner);
+    return RT_OK;
+}
+
+void dp_setup_fini(dp_planner_config *planner)
+{
+    dp_hot_destroy((dp_hot *)planner->hot); // which dp_setup_hot made
+    planner->hot = NULL;
 }
 
 // Weights and state travel as they are, gradients may be shorter.

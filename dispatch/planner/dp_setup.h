@@ -12,6 +12,13 @@
 rt_status dp_setup(const rt_config *config, const rt_schema *schema, uint64_t distinct_keys,
                    dp_planner_config *planner, rt_error *error);
 
+// What dp_setup leaves out: the rows that every worker keeps, where the policy has some, read from
+// dispatch.profile. Errors as dp_hot_read. They are the configuration's, and of every planner that is
+// made of it, until fini; without them fini does nothing.
+rt_status dp_setup_hot(const rt_config *config, const rt_schema *schema, dp_planner_config *planner,
+                       rt_error *error);
+void dp_setup_fini(dp_planner_config *planner);
+
 // dense_bytes: of one worker, each way and iteration; 0: the dense exchange does not count.
 void dp_setup_dense(const rt_config *config, uint64_t dense_bytes, dp_planner_config *planner);
 

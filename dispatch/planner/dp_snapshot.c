@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/planner/dp_homes.h"
+#include "dispatch/planner/dp_hot.h"
 #include "dispatch/planner/dp_window.h"
 #include "runtime/config/rt_policies.h"
 #include "runtime/rt_build.h"
@@ -55,6 +56,7 @@ typedef enum { SEEN_WORKERS, SEEN_SHOWN, SEEN_STALE, SEEN_MASK = 0xff } snapshot
 // Beside it: what stands before the workers.
 #define HAS_ADMISSION 0x100u // counts of keys without a row
 #define HAS_WINDOW 0x200u    // behind them: where samples of the next batches are expected
+#define HAS_HOT 0x400u       // behind the sizes of the caches: the sum of the rows that all keep
 
 typedef struct {
     double up_bytes_per_s, down_bytes_per_s, compute_s;
@@ -181,7 +183,8 @@ static void save_window(const dp_planner *planner, rt_bytes *bytes)
 
 static uint32_t what_is_beside(const dp_planner *planner)
 {
-    return (planner->admission != NULL) * HAS_ADMISSION | (planner->window != NULL) * HAS_WINDOW;
+    return (planner->admission != NULL) * HAS_ADMISSION | (planner->window != NULL) * HAS_WINDOW |
+           (planner->config.hot != NULL) * HAS_HOT;
 }
 
 static uint32_t seen_by(const dp_planner *planner)
@@ -218,6 +221,8 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
     rt_fields_put(bytes, &head_fields, &head, 1);
     rt_fields_put(bytes, &values_fields, &values, 1);
     rt_bytes_put(bytes, config->slot_count, config->worker_count * sizeof *config->slot_count);
+    if (config->hot)
+        rt_bytes_put_u64(bytes, config->hot->sum);
     rt_fields_put(bytes, &dp_input_fields, planner->inputs.waiting, planner->inputs.waiting_count);
     save_policy(planner, bytes);
     rt_bytes_put_u64(bytes, lineup->size);
@@ -287,7 +292,8 @@ static rt_status load_copies(dp_planner *planner, const dp_cache_set *set, dp_ca
         if (dp_cache_slot(set->caches, cache->worker, copies) != DP_NO_SLOT)
             return bad(error, "a worker has a key twice");
         dp_cache_put(cache, slot, copies, index);
-        if (set == &planner->own && !planner->stale && rt_bits_many(copies->holders))
+        if (set == &planner->own && !planner->stale && !planner->config.hot &&
+            rt_bits_many(copies->holders))
             return bad(error, "several workers hold the latest version of a key");
         cache->outdated += dp_eviction_is_outdated(cache->eviction, slot);
     }
@@ -462,7 +468,7 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bo
     return load_caches(planner, w, has_shown, reader, error);
 }
 
-// Whether workers, slots and eviction are those of the state.
+// Whether workers, slots, eviction, and the rows that all keep are those of the state.
 static rt_status compare_caches(const dp_planner *planner, const snapshot_head *head,
                                 rt_reader *reader, bool *same_p, rt_error *error)
 {
@@ -470,8 +476,11 @@ static rt_status compare_caches(const dp_planner *planner, const snapshot_head *
     uint32_t slot_count[RT_WORKERS_MAX];
     if (!rt_reader_get(reader, slot_count, head->worker_count, sizeof *slot_count))
         return bad(error, "it ends within the sizes of the caches");
+    const uint64_t hot = head->seen & HAS_HOT ? rt_reader_u64(reader) : 0;
+    if (reader->failed)
+        return bad(error, "it ends within the sum of the hot rows");
     *same_p = head->worker_count == config->worker_count && head->eviction == config->eviction &&
-              head->by_bytes == planner->by_bytes &&
+              head->by_bytes == planner->by_bytes && hot == (config->hot ? config->hot->sum : 0) &&
               ((head->seen & SEEN_MASK) == SEEN_STALE) == (planner->stale != NULL);
     for (uint32_t w = 0; w < config->worker_count && *same_p; w++)
         *same_p = slot_count[w] == config->slot_count[w];

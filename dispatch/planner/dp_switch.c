@@ -12,6 +12,11 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
 {
     dp_planner_config config = planner->config;
     config.dispatch.policy = policy;
+    if (dp_policy_can(policy, DP_POLICY_HOT) != (config.hot != NULL))
+        return rt_fail(error, RT_CONFIG,
+                       "policy: \"%s\": workers keep hot rows from the beginning of a run, or "
+                       "never: a run must begin with it",
+                       rt_config_choice_name("dispatch.policy", (int)policy));
     if (dp_policy_chooses_tables(&config.dispatch) && !planner->own.caches[0].by_field &&
         !dp_planner_decides_on_snapshots(&config))
         return rt_fail(error, RT_CONFIG,

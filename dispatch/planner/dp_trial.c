@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "dispatch/planner/dp_account.h"
+#include "dispatch/planner/dp_hot.h"
 #include "dispatch/planner/dp_recent.h"
 
 // Of a trial, what is next: caches once, then the others for every batch.
@@ -65,7 +66,8 @@ static void scale_caches(dp_planner_config *config, double part)
 {
     const uint64_t share =
         (config->sample_count_max + config->worker_count - 1) / config->worker_count;
-    const uint64_t needed = share * config->keys_per_sample_max + (config->overshoot > 0);
+    const uint64_t needed = share * config->keys_per_sample_max + (config->overshoot > 0) +
+                            (config->hot ? config->hot->count : 0);
     for (uint32_t j = 0; j < config->worker_count; j++) {
         const uint32_t slots = config->slot_count[j];
         const double kept = part * (slots - config->overshoot) + config->overshoot;

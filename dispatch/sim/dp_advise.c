@@ -114,12 +114,15 @@ static void judge(const rt_config *config, const dp_sim_result *result, dp_advic
     advice->consistency = config->consistency;
 }
 
-// A window that changes nothing, what stale copies do not allow or het without them, and one of two
-// things that go together.
+// A window that changes nothing, what stale copies do not allow or het without them, one of two
+// things that go together, and fae where nobody has said which rows are hot, or with what it refuses.
 static bool is_vain(const rt_config *config)
 {
     const rt_dispatch_config *dispatch = &config->dispatch;
     if (dispatch->hand_over != dispatch->reduce)
+        return true;
+    if (dp_policy_can(dispatch->policy, DP_POLICY_HOT) &&
+        (!config->dispatch_profile[0] || dispatch->hand_over))
         return true;
     if (config->consistency.bounded)
         return dispatch->window > 1 || dispatch->hand_over ||
@@ -132,17 +135,17 @@ static bool is_vain(const rt_config *config)
 // Whether the combination is one that can run; otherwise it is counted.
 static bool is_possible(const dp_sim_config *sim, dp_advices *advices)
 {
-    dp_planner_config planner;
+    dp_planner_config planner = {0};
     if (rt_config_check(sim->config, NULL)) {
         advices->refused++;
         return false;
     }
-    if (dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, NULL) ||
-        dp_planner_check(&planner, NULL)) {
-        advices->too_small++;
-        return false;
-    }
-    return true;
+    const bool fits = !dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, NULL) &&
+                      !dp_setup_hot(sim->config, sim->schema, &planner, NULL) &&
+                      !dp_planner_check(&planner, NULL);
+    dp_setup_fini(&planner);
+    advices->too_small += !fits;
+    return fits;
 }
 
 // A copy that may lack updates moves once in so many iterations.

@@ -55,14 +55,17 @@ static rt_status try_all(const dp_sim_config *sim, const dp_planner_config *plan
 rt_status dp_fixed_best(const dp_sim_config *sim, dp_fixed_set *best, rt_error *error)
 {
     rt_config config;
-    dp_planner_config planner;
+    dp_planner_config planner = {0};
     memset(best, 0, sizeof *best);
     if (rt_config_copy(sim->config, &config))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     rt_status status = dp_setup(&config, sim->schema, sim->distinct_keys, &planner, error);
     planner.dense_bytes = config.sim_dense ? sim->dense_bytes : 0;
     if (!status)
+        status = dp_setup_hot(&config, sim->schema, &planner, error);
+    if (!status)
         status = try_all(sim, &planner, &config, best, error);
+    dp_setup_fini(&planner);
     rt_config_fini(&config);
     return status;
 }

@@ -23,6 +23,7 @@ typedef struct {
     uint64_t read_count; // batches
     bool ended;
     rt_batch *batch; // the first
+    dp_planner_config planning;
     dp_planner *planner;
     rt_pool *pool;
     uint64_t preview_ns;         // since the last plan
@@ -337,22 +338,24 @@ static rt_status run(simulation *s, dp_sim_result *result, rt_error *error)
 {
     const dp_sim_config *sim = s->sim;
     const uint64_t dense_bytes = sim->config->sim_dense ? sim->dense_bytes : 0;
-    dp_planner_config planner;
-    rt_status status = dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, error);
+    dp_planner_config *planner = &s->planning;
+    rt_status status = dp_setup(sim->config, sim->schema, sim->distinct_keys, planner, error);
+    if (!status)
+        status = dp_setup_hot(sim->config, sim->schema, planner, error);
     if (status)
         return status;
-    dp_setup_dense(sim->config, dense_bytes, &planner);
-    planner.measure_error = sim->config->sim_dispatch_error;
-    status = open_planner(s, &planner, error);
+    dp_setup_dense(sim->config, dense_bytes, planner);
+    planner->measure_error = sim->config->sim_dispatch_error;
+    status = open_planner(s, planner, error);
     if (status)
         return status;
     status = rt_stream_open(&sim->config->stream, sim->config->seed, &s->stream, error);
     if (status)
         return status;
-    dp_account_init(&planner, &result->costs);
+    dp_account_init(planner, &result->costs);
     dp_controller_init(sim->config, &s->controller);
     s->costs = result->costs;
-    result->slot_count = planner.slot_count[0] - planner.overshoot;
+    result->slot_count = planner->slot_count[0] - planner->overshoot;
     status = simulate(s, result, error);
     if (status)
         return status;
@@ -373,6 +376,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
     dp_planner_destroy(s.planner);
     rt_pool_destroy(s.pool);
     dp_participants_destroy(s.chooser);
+    dp_setup_fini(&s.planning);
     rt_metrics_close(s.journal);
     return status;
 }

@@ -309,6 +309,7 @@ static void follow_policy(rt_config *config)
     else
         config->cache.eviction = is_het                        ? RT_EVICT_LIGHT_LFU
                                  : policy == RT_POLICY_BAGPIPE ? RT_EVICT_TTL
+                                 : policy == RT_POLICY_FAE     ? RT_EVICT_LRU
                                                                : RT_EVICT_EMARK;
     if (config->consistency_auto)
         config->consistency = (rt_consistency_config){is_het, is_het ? RT_STALENESS_HET : 0};

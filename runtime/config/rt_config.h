@@ -443,8 +443,9 @@ typedef struct {
     uint64_t ps_memory_bytes_max; // per shard
     rt_homes ps_homes;            // "ps.homes"
     rt_storage ps_storage;
-    char ps_folder[RT_PATH_MAX]; // of rows on disk; "": /var/tmp
-    uint64_t ps_disk_bytes_max;  // per shard
+    char ps_folder[RT_PATH_MAX];        // of rows on disk; "": /var/tmp
+    char dispatch_profile[RT_PATH_MAX]; // fae: the hot rows; "": none
+    uint64_t ps_disk_bytes_max;         // per shard
     rt_rows_config rows;
     rt_network_transport network_transport;
     char network_bind[RT_NAME_MAX];        // address that servers listen on; "": as below

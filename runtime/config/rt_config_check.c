@@ -142,6 +142,41 @@ static rt_status check_ttl(const rt_config *config, rt_error *error)
     return RT_OK;
 }
 
+// Hot rows stay because nothing else does: every row is summed by the parameter servers, alone.
+static rt_status check_fae(const rt_config *config, rt_error *error)
+{
+    const rt_dispatch_config *dispatch = &config->dispatch;
+    const struct {
+        const char *key;
+        bool given;
+    } others[] = {
+        {"consistency.staleness", config->consistency.bounded},
+        {"dispatch.full_sync", dispatch->full_sync},
+        {"dispatch.hand_over", dispatch->hand_over},
+        {"dispatch.reduce", dispatch->reduce},
+        {"ps.homes \"planned\"", config->ps_homes == RT_HOMES_PLANNED},
+    };
+    if (dispatch->policy != RT_POLICY_FAE)
+        return RT_OK;
+    if (config->dispatch_profile[0] == '\0')
+        return rt_fail(
+            error, RT_CONFIG,
+            "dispatch.profile: empty, but dispatch.policy is \"fae\": expected a file of "
+            "`lanyard profile --out`, whose rows every worker keeps");
+    if (config->cache.eviction != RT_EVICT_LRU)
+        return rt_fail(error, RT_CONFIG,
+                       "cache.eviction: \"%s\" not with dispatch.policy \"fae\", which evicts "
+                       "nothing: expected \"auto\" or \"lru\"",
+                       rt_config_choice_name("cache.eviction", (int)config->cache.eviction));
+    for (size_t i = 0; i < RT_COUNT_OF(others); i++)
+        if (others[i].given)
+            return rt_fail(error, RT_CONFIG,
+                           "%s: not with dispatch.policy \"fae\", whose rows all go by way of the "
+                           "parameter servers",
+                           others[i].key);
+    return RT_OK;
+}
+
 static rt_status check_consistency(const rt_config *config, rt_error *error)
 {
     const rt_dispatch_config *dispatch = &config->dispatch;
@@ -287,6 +322,7 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         check_rows,
         check_device,
         check_het,
+        check_fae,
         check_ttl,
         check_consistency,
         check_window,

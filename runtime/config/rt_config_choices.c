@@ -113,7 +113,8 @@ const rt_config_choice rt_choices_decays[] = {
 };
 const rt_config_choice rt_choices_evictions[] = {
     {"auto", RT_EVICT_AUTO,
-     "`\"light_lfu\"` for het, `\"ttl\"` for bagpipe, `\"emark\"` for the other policies"},
+     "`\"light_lfu\"` for het, `\"ttl\"` for bagpipe, `\"lru\"` for fae, `\"emark\"` for the other "
+     "policies"},
     {"emark", RT_EVICT_EMARK, "outdated copies, then the lowest mark, then the lowest frequency"},
     {"lru", RT_EVICT_LRU, "least recently used"},
     {"lfu", RT_EVICT_LFU, "least frequently used"},

@@ -295,6 +295,9 @@ const rt_config_key rt_config_keys[] = {
 
     CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", rt_choices_policies,
            "How samples are assigned to workers."),
+    TEXT("dispatch.profile", dispatch_profile,
+         "File of `lanyard profile --out`, on the coordinator's box: the rows that every worker "
+         "keeps (fae). Caches need room for all of them and a micro-batch."),
     {ROW("dispatch.alpha", RT_KEY_DOUBLE, "1", "",
          "Share of the samples that the exact solver places; the greedy places the others (esd). "
          "`\"auto\"`: the largest share whose decision takes at most half of an iteration. Can "

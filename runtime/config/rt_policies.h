@@ -13,7 +13,9 @@
        "where the iteration is predicted to end first, every row counted once")          \
     XX(HET, het, "at random, with stale copies and light LFU (HET)")                       \
     XX(BAGPIPE, bagpipe,                                                                 \
-       "in sequence; rows leave after their last use in sight (Bagpipe)")
+       "in sequence; rows leave after their last use in sight (Bagpipe)")                \
+    XX(FAE, fae,                                                                         \
+       "in sequence; every worker keeps the rows of `dispatch.profile`, and no others (FAE)")
 // clang-format on
 
 #define XX(kind, name, help) RT_POLICY_##kind,

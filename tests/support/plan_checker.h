@@ -23,7 +23,8 @@ typedef struct {
     uint32_t worker_count;
     uint32_t slot_count[RT_WORKERS_MAX];
     rt_first_touch first_touch;
-    bool always_summed; // mode GRAD with one trainer, too (staleness 0)
+    bool always_summed; // mode GRAD with one trainer, too (staleness 0, or hot rows)
+    bool keeps_hot;     // rows are pulled that nobody trains in the iteration
     bool hand_over;     // rows that one worker alone has go straight to the one that trains them
     bool reduce;        // one of several trainers of a row may sum their gradients
     bool expires;       // rows leave slots that nobody needs (ttl)

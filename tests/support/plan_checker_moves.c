@@ -171,6 +171,10 @@ static bool check_pull(plan_checker *c, const dp_op *op)
             op->version, key->version, key->version_ps);
     if (key->holders >> c->worker & 1)
         return plan_check_wrong(c, op->key, "PULL, but the worker holds it");
+    const uint64_t trainers = key->iteration == c->iteration ? key->trainers : 0;
+    if (!(trainers >> c->worker & 1) && (trainers || !c->config.keeps_hot))
+        return plan_check_wrong(
+            c, op->key, "PULL by a worker that does not train it, trained by %" PRIx64, trainers);
     if (key->version == 0 && c->config.first_touch == RT_FIRST_TOUCH_LOCAL)
         return plan_check_wrong(c, op->key, "PULL of a row never trained");
     if (key->version > 0 && (!key->known || key->stored != key->version))

@@ -51,11 +51,29 @@ static void fill_config(const planner_shape *shape, dp_planner_config *config)
     }
 }
 
+// Caches have room for them beside what they hold otherwise.
+static void add_hot(planner_case *pc)
+{
+    const planner_shape *shape = &pc->shape;
+    const uint32_t count = shape->hot_ids * shape->field_count;
+    uint64_t *keys = rt_alloc(count, sizeof *keys);
+    assert_non_null(keys);
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = rt_key(i % shape->field_count, i / shape->field_count);
+    assert_int_equal(dp_hot_create(keys, count, &pc->hot), RT_OK);
+    rt_free(keys);
+    pc->config.hot = pc->hot;
+    for (uint32_t j = 0; j < shape->worker_count; j++)
+        pc->config.slot_count[j] += count;
+}
+
 void planner_case_init(planner_case *pc, const planner_shape *shape)
 {
     *pc = (planner_case){.shape = *shape, .random = {rt_mix(shape->seed)}};
     rt_error error = {0};
     fill_config(shape, &pc->config);
+    if (shape->hot_ids)
+        add_hot(pc);
     if (dp_planner_create(&pc->config, &pc->planner, &error))
         fail_msg("%s", error.text);
     plan_checker_config checker = {.worker_count = shape->worker_count,
@@ -64,7 +82,8 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
                                    .reduce = shape->dispatch.reduce,
                                    .expires = shape->eviction == RT_EVICT_TTL,
                                    .full_sync = shape->dispatch.full_sync,
-                                   .always_summed = shape->consistency.bounded,
+                                   .always_summed = shape->consistency.bounded || pc->hot,
+                                   .keeps_hot = pc->hot != NULL,
                                    .micro_batch_min = shape->dispatch.micro_batch_min,
                                    .micro_batch_max = shape->dispatch.micro_batch_max};
     for (uint32_t j = 0; j < shape->worker_count; j++)
@@ -80,6 +99,7 @@ void planner_case_init(planner_case *pc, const planner_shape *shape)
 void planner_case_fini(planner_case *pc)
 {
     dp_planner_destroy(pc->planner);
+    dp_hot_destroy(pc->hot);
     plan_checker_destroy(pc->checker);
     random_batches_fini(&pc->batches);
     rt_batch_fini(&pc->batch);

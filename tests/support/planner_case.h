@@ -4,6 +4,7 @@
 #ifndef PLANNER_CASE_H
 #define PLANNER_CASE_H
 
+#include "dispatch/planner/dp_hot.h"
 #include "dispatch/planner/dp_planner.h"
 #include "tests/support/plan_checker.h"
 #include "tests/support/random_batches.h"
@@ -29,11 +30,13 @@ typedef struct {
     rt_dispatch_config dispatch;       // micro_batch_min and _max included
     rt_consistency_config consistency; // staleness 0, if any
     rt_coding row_wire;
+    uint32_t hot_ids; // of every field, the most popular: all workers keep them; 0: none
 } planner_shape;
 
 typedef struct {
     planner_shape shape;
     dp_planner_config config;
+    dp_hot *hot; // or NULL
     dp_planner *planner;
     plan_checker *checker;
     random_batches batches;

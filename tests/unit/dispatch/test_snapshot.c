@@ -172,11 +172,71 @@ static void a_policy_that_was_set(void **context)
     (void)context;
     for (uint32_t from = 0; from < RT_POLICY_COUNT; from++) {
         for (uint32_t to = 0; to < RT_POLICY_COUNT; to++) {
+            if (dp_policy_can((rt_policy_kind)to, DP_POLICY_HOT)) // a run begins with it, or never
+                continue;
             const planner_shape shape = shape_of((rt_policy_kind)from, RT_EVICT_EMARK);
             const dp_input set = {.kind = DP_INPUT_POLICY,
                                   .value = rt_policy_number((rt_policy_kind)to)};
             compare_after(&shape, 14, &set);
         }
+    }
+}
+
+// Rows that every worker keeps are found again where they were; who lacks which follows from that.
+static void hot_rows(void **context)
+{
+    (void)context;
+    for (uint32_t i = 0; i < 6; i++) {
+        planner_shape shape = shape_of(RT_POLICY_FAE, RT_EVICT_LRU);
+        shape.seed += i;
+        shape.hot_ids = (uint32_t[]){1, 8, 300}[i % 3];
+        shape.dispatch.first_touch = (rt_first_touch)(i % 2);
+        for (uint32_t cut_at = 30; cut_at < 34; cut_at++)
+            compare(&shape, cut_at);
+    }
+}
+
+// Caches with other hot rows, or with none, are not those of a planner: they begin empty.
+static void other_hot_rows(void **context)
+{
+    (void)context;
+    for (uint32_t i = 0; i < 9; i++) {
+        planner_shape shape = shape_of(RT_POLICY_FAE, RT_EVICT_LRU);
+        planner_case one, other;
+        driven before = {0}, after = {.previewed = BATCHES};
+        batches all = {0};
+        dp_restored restored;
+        rt_bytes state;
+        rt_error error = {0};
+        shape.cache = CACHE_EVERYTHING;
+        shape.hot_ids = i / 3;
+        planner_case_init(&one, &shape);
+        shape.hot_ids = i % 3;
+        planner_case_init(&other, &shape);
+        for (uint32_t j = 0; j < shape.worker_count; j++)
+            one.config.slot_count[j] = other.config.slot_count[j] = 2000;
+        for (uint32_t t = 0; t < BATCHES; t++) {
+            rt_batch_init(&all.items[t], 0);
+            random_batches_fill(&one.batches, &all.items[t], SAMPLES);
+        }
+        assert_int_equal(dp_planner_create(&one.config, &before.planner, NULL), RT_OK);
+        for (uint32_t t = 0; t < 12; t++)
+            step(&before, &all, t);
+        cut(&before, &state);
+        if (load(&other.config, before.planner, &state, &after.planner, &restored, &error))
+            fail_msg("%s", error.text);
+        assert_int_equal(restored.caches, i / 3 == i % 3);
+        for (uint32_t t = 12; t < BATCHES; t++)
+            step(&after, &all, t);
+        if (!dp_planner_legal(after.planner, &error))
+            fail_msg("%s", error.text);
+        for (uint32_t t = 0; t < BATCHES; t++)
+            rt_batch_fini(&all.items[t]);
+        rt_bytes_fini(&state);
+        dp_planner_destroy(before.planner);
+        dp_planner_destroy(after.planner);
+        planner_case_fini(&one);
+        planner_case_fini(&other);
     }
 }
 
@@ -679,4 +739,5 @@ TEST_MAIN(TEST(sections_of_another_length), TEST(more_samples_than_batches),
           TEST(rows_of_another_cut), TEST_SLOW(every_policy_and_eviction, 200),
           TEST(a_policy_that_was_set), TEST(a_policy_of_other_boxes), TEST(few_evaluations),
           TEST(windows), TEST(look_ahead_and_full_sync), TEST(values_in_force),
-          TEST(damaged_states), TEST(who_takes_part), TEST(another_view), TEST(counts_of_keys))
+          TEST(damaged_states), TEST(who_takes_part), TEST(another_view), TEST(counts_of_keys),
+          TEST(hot_rows), TEST(other_hot_rows))

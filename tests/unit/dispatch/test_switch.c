@@ -50,7 +50,7 @@ static void every_plan_is_legal(void **state)
         planner_case_init(&pc, &shape);
         for (uint32_t t = 0; t < 60; t++) {
             if (t % 3 == 2) {
-                const uint32_t policy = rt_random_below(&pc.random, RT_POLICY_COUNT);
+                const uint32_t policy = rt_random_below(&pc.random, RT_POLICY_FAE);
                 assert_int_equal(set_policy(&pc, policy, NULL), RT_OK);
                 seen |= 1u << policy;
                 step(&pc);
@@ -107,12 +107,22 @@ static void what_cannot_change_is_refused(void **state)
     planner_case_init(&pc, &shape);
     assert_int_equal(set_policy(&pc, RT_POLICY_LAIA, NULL), RT_OK);
     assert_int_equal(set_policy(&pc, RT_POLICY_COUNT, NULL), RT_CONFIG);
+    assert_int_equal(set_policy(&pc, RT_POLICY_FAE, &error), RT_CONFIG);
+    assert_non_null(strstr(error.text, "a run must begin with it"));
     planner_case_fini(&pc);
     shape.dispatch.tables = 3;
     planner_case_init(&pc, &shape);
     assert_int_equal(set_policy(&pc, RT_POLICY_LAIA, &error), RT_CONFIG);
     assert_non_null(strstr(error.text, "must begin with it"));
     assert_int_equal(set_policy(&pc, RT_POLICY_RANDOM, NULL), RT_OK);
+    planner_case_fini(&pc);
+    shape = base;
+    shape.hot_ids = 2; // workers keep hot rows, and no other policy says which
+    shape.eviction = RT_EVICT_LRU;
+    shape.dispatch.policy = RT_POLICY_FAE;
+    planner_case_init(&pc, &shape);
+    assert_int_equal(set_policy(&pc, RT_POLICY_RANDOM, NULL), RT_CONFIG);
+    assert_int_equal(set_policy(&pc, RT_POLICY_FAE, NULL), RT_OK);
     planner_case_fini(&pc);
 }
 

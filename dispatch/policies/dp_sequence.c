@@ -1,6 +1,6 @@
-// Bagpipe (SOSP'23): samples are given out in sequence, in equal micro-batches. What makes the system
-// is when rows come and leave, which follows from look-ahead and cache.eviction "ttl"
-// (rt_config_lookahead, dp_expire.h).
+// Samples are given out in sequence, in equal micro-batches. What makes the systems is when rows come
+// and leave. bagpipe (SOSP'23): by look-ahead and cache.eviction "ttl" (rt_config_lookahead,
+// dp_expire.h). fae: hot rows are with every worker, cold ones with none (dp_hot.h).
 #include "dispatch/policies/dp_policies.h"
 
 static rt_status create(const dp_policy_config *config, void **state_p, rt_error *error)
@@ -30,3 +30,9 @@ const dp_policy_ops dp_policy_bagpipe = {.name = "bagpipe",
                                          .create = create,
                                          .destroy = destroy,
                                          .place = place};
+
+const dp_policy_ops dp_policy_fae = {.name = "fae",
+                                     .traits = DP_POLICY_FRESH | DP_POLICY_HOT,
+                                     .create = create,
+                                     .destroy = destroy,
+                                     .place = place};
