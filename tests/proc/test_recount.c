@@ -175,6 +175,60 @@ static void rows_that_expire(void **state)
     }
 }
 
+// Rows that every worker keeps, few and more than a batch has.
+static void hot_rows(void **state)
+{
+    static const char *const rows[] = {"1", "150", "2500"};
+    char placements[400], trace[400], hot[400], profile[500];
+    (void)state;
+    needs_python();
+    snprintf(placements, sizeof placements, "%s/placements", run_folder());
+    snprintf(trace, sizeof trace, "%s/trace", run_folder());
+    snprintf(hot, sizeof hot, "%s/hot", run_folder());
+    snprintf(profile, sizeof profile, "dispatch.profile=%s", hot);
+    for (size_t i = 0; i < 2 * RT_COUNT_OF(rows); i++) {
+        const char *first = i % 2 ? "pull" : "local";
+        char touch[64];
+        process p = {0};
+        snprintf(touch, sizeof touch, "dispatch.first_touch=%s", first);
+        process_must_run((const char *const[]){process_lanyard(), "profile", "configs/demo.json",
+                                               "--samples", "2000", "--rows", rows[i / 2], "--out",
+                                               hot, NULL},
+                         RUN_S);
+        process_must_run((const char *const[]){process_lanyard(),
+                                               "sim",
+                                               "configs/demo.json",
+                                               "--policies",
+                                               "fae",
+                                               "--set",
+                                               "workers=4",
+                                               "--set",
+                                               "batch.samples_per_worker=16",
+                                               "--set",
+                                               "cache.rows=3000",
+                                               "--set",
+                                               profile,
+                                               "--set",
+                                               touch,
+                                               "--set",
+                                               "stream.samples_max=3500",
+                                               "--placements",
+                                               placements,
+                                               "--trace",
+                                               trace,
+                                               NULL},
+                         RUN_S);
+        if (process_run(&p,
+                        (const char *const[]){PYTHON, "tools/recount.py", placements, trace,
+                                              "--workers", "4", "--hot", hot, "--first-touch",
+                                              first, NULL},
+                        RUN_S) != 0 ||
+            !strstr(p.text, " 0 differ"))
+            fail_msg("%s hot rows, %s: %s", rows[i / 2], first, p.text);
+        process_fini(&p);
+    }
+}
+
 static void rows_that_are_handed_over(void **state)
 {
     (void)state;
@@ -276,7 +330,7 @@ static void one_policy_at_a_time(void **state)
 }
 
 TEST_MAIN(TEST_SLOW(every_policy_and_eviction, 240), TEST(full_synchronisation),
-          TEST_SLOW(rows_that_expire, 120), TEST(rows_that_are_handed_over),
+          TEST_SLOW(rows_that_expire, 120), TEST(hot_rows), TEST(rows_that_are_handed_over),
           TEST_SLOW(bounded_staleness, 240), TEST(a_difference_is_found),
           TEST(the_greedy_is_the_paper_s), TEST(plain_laia_is_the_reference),
           TEST(one_policy_at_a_time))
