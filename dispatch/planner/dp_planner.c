@@ -358,6 +358,7 @@ rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
 {
     rt_assert(config->worker_count >= 1 && config->worker_count <= RT_WORKERS_MAX);
     rt_assert(dp_planner_ahead(config) <= DP_LOOKAHEAD_MAX);
+    rt_assert(!config->hot || config->eviction == RT_EVICT_LRU); // no copy outlives its use
     rt_status status = dp_planner_check(config, error);
     if (status)
         return status;

@@ -146,6 +146,7 @@ static const struct {
     bool no_reuse;                             // consistency.staleness 0
     uint32_t micro_batch_min, micro_batch_max; // of 8
     uint32_t tables;
+    uint32_t hot_ids;
 } policies[] = {
     {.policy = RT_POLICY_RANDOM},
     {.policy = RT_POLICY_LAIA},
@@ -170,6 +171,8 @@ static const struct {
      .reduce = true,
      .micro_batch_min = 1,
      .micro_batch_max = 20},
+    {.policy = RT_POLICY_FAE, .hot_ids = 4},
+    {.policy = RT_POLICY_FAE, .hot_ids = 60},
 };
 
 #define XX(kind, name, traits, help) RT_OPTIMIZER_##kind,
@@ -231,6 +234,7 @@ static void set_policy(fabric_shape *shape, size_t index)
         (uint32_t)rt_min_u64(policies[index].micro_batch_max * m / 8, (uint64_t)m * n);
     shape->dispatch.search_evaluations = 500;
     shape->dispatch.tables = policies[index].tables;
+    shape->hot_ids = policies[index].hot_ids;
 }
 
 // All that is not one of a case's loops, at random.
@@ -369,7 +373,7 @@ static void rows_that_are_handed_over(void **state)
         fabric_result results[2];
         shape.worker_count = 2 + p % 4;
         set_policy(&shape, p);
-        if (shape.consistency.bounded || shape.dispatch.reduce)
+        if (shape.consistency.bounded || shape.dispatch.reduce || shape.hot_ids)
             continue;
         draw_rest(&shape, &random);
         shape.cache = (cache_size)(p % 3);

@@ -9,6 +9,7 @@
 #define FABRIC_H
 
 #include "dispatch/cost/dp_ticks.h"
+#include "dispatch/planner/dp_hot.h"
 #include "dispatch/planner/dp_planner.h"
 #include "dispatch/planner/dp_sweep.h"
 #include "edge_worker/executor/ew_executor.h"
@@ -35,6 +36,7 @@ typedef struct {
     cache_size cache;
     rt_eviction_kind eviction;
     uint32_t lookahead; // batches that the planner sees before their turn
+    uint32_t hot_ids;   // of every field: all workers keep them; 0: none
     rt_dispatch_config dispatch;
     rt_consistency_config consistency;
     rt_model_config model;
@@ -59,6 +61,7 @@ typedef struct {
 typedef struct {
     fabric_shape shape;
     dp_planner_config planner;
+    dp_hot *hot;       // or NULL
     rt_batch *batches; // shape.iterations, as they were planned
     rt_batch *offered; // with ends.admit or shares: as they came; else NULL
     rt_tables tables;

@@ -21,15 +21,27 @@ uint32_t fabric_slots(const fabric_plan *plan, uint32_t worker)
     uint32_t keys = shape->field_count * shape->bag_max;
     uint32_t least = dp_planner_micro_batch_max(&plan->planner) * keys;
     uint32_t all = shape->field_count * shape->ids_per_field;
+    const uint32_t hot = shape->field_count * shape->hot_ids;
     switch (shape->cache) {
     case CACHE_SMALLEST:
-        return least;
+        return hot + least;
     case CACHE_MIDDLE:
-        return least + least * (worker % 3) / 2 + worker % 5;
+        return hot + least + least * (worker % 3) / 2 + worker % 5;
     case CACHE_EVERYTHING:
-        return least > all ? least : all;
+        return hot + (least > all ? least : all);
     }
     return 0;
+}
+
+static void make_hot(fabric_plan *plan)
+{
+    const uint32_t count = plan->shape.field_count * plan->shape.hot_ids;
+    uint64_t *keys = calloc(count, sizeof *keys);
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = rt_key(i % plan->shape.field_count, i / plan->shape.field_count);
+    assert_int_equal(dp_hot_create(keys, count, &plan->hot), RT_OK);
+    free(keys);
+    plan->planner.hot = plan->hot;
 }
 
 static void configure_planner(fabric_plan *plan)
@@ -39,7 +51,7 @@ static void configure_planner(fabric_plan *plan)
     *config = (dp_planner_config){.worker_count = shape->worker_count,
                                   .sample_count_max = batch_max(shape),
                                   .keys_per_sample_max = shape->field_count * shape->bag_max,
-                                  .eviction = shape->eviction,
+                                  .eviction = shape->hot_ids ? RT_EVICT_LRU : shape->eviction,
                                   .lookahead = shape->lookahead,
                                   .participants_min = shape->change_every ? 1 : 0,
                                   .rows = shape->ends,
@@ -48,6 +60,8 @@ static void configure_planner(fabric_plan *plan)
                                   .dispatch = shape->dispatch,
                                   .consistency = shape->consistency,
                                   .seed = shape->seed};
+    if (shape->hot_ids)
+        make_hot(plan);
     if (dp_policy_can(shape->dispatch.policy, DP_POLICY_UNEQUAL)) {
         config->micro_batch_min = shape->dispatch.micro_batch_min;
         config->micro_batch_max = shape->dispatch.micro_batch_max;
@@ -368,6 +382,7 @@ void fabric_plan_fini(fabric_plan *plan)
     free(plan->versions);
     free(plan->floors);
     free(plan->swept);
+    dp_hot_destroy(plan->hot);
 }
 
 uint64_t fabric_place(const fabric_plan *plan, uint32_t t)
