@@ -131,6 +131,14 @@ static rt_status push_unsynced(dp_planner *planner, dp_plan *plan)
     return RT_OK;
 }
 
+rt_status dp_planner_catch_up(dp_planner *planner, dp_plan *plan, dp_reason reason)
+{
+    const rt_status status = push_unsynced(planner, plan);
+    if (status)
+        return status;
+    return dp_expire(planner, plan, reason);
+}
+
 // ---- place -----------------------------------------------------------------------------------
 
 rt_status dp_planner_give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
@@ -360,10 +368,7 @@ static rt_status begin_release(dp_planner *planner)
         dp_reduce_choose(planner);
     if (dp_planner_pool(planner))
         return RT_OK;
-    const rt_status status = push_unsynced(planner, &planner->work.plan);
-    if (status)
-        return status;
-    return dp_expire(planner, &planner->work.plan, DP_REASON_EVICT);
+    return dp_planner_catch_up(planner, &planner->work.plan, DP_REASON_EVICT);
 }
 
 static rt_status release(dp_planner *planner, uint32_t from, uint32_t until)
@@ -707,7 +712,7 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p)
     dp_plan *plan = &planner->work.plan;
     dp_plan_clear(plan);
     plan->participants = planner->participants;
-    if (push_unsynced(planner, plan) || dp_expire(planner, plan, DP_REASON_FLUSH))
+    if (dp_planner_catch_up(planner, plan, DP_REASON_FLUSH))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         const dp_cache *cache = &planner->own.caches[w];

@@ -261,6 +261,10 @@ static inline uint8_t dp_planner_held_byte(uint64_t holders, bool dirty)
 rt_status dp_planner_give_up(dp_planner *planner, dp_plan *plan, uint32_t worker, uint32_t slot,
                              dp_record *record, dp_reason reason);
 
+// What a plan, a sweep or a flush begins with: pushes that the directory counts as done, and rows whose
+// last use in sight is over (dp_expire). RT_NO_MEMORY. dp_commit.c
+rt_status dp_planner_catch_up(dp_planner *planner, dp_plan *plan, dp_reason reason);
+
 // The record of the copy in a slot, if the PS lacks what it has; or NULL. dp_commit.c
 dp_record *dp_planner_dirty_in(const dp_planner *planner, uint32_t worker, uint32_t slot);
 

@@ -1,6 +1,5 @@
 #include "dispatch/planner/dp_sweep.h"
 
-#include "dispatch/planner/dp_expire.h"
 #include "dispatch/planner/dp_planner_parts.h"
 
 #define STEPS 8u // of rows.expire_iterations, from one sweep to the next
@@ -147,7 +146,7 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
     dp_plan_clear(plan);
     plan->participants = planner->participants;
     planner->swept.forgotten_count = list_forgotten(planner, planner->swept.forgotten);
-    if (dp_expire(planner, plan, DP_REASON_EVICT) ||
+    if (dp_planner_catch_up(planner, plan, DP_REASON_EVICT) ||
         (planner->stale && flush_stale(planner, floor, plan)))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
