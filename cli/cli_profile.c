@@ -45,6 +45,7 @@ typedef struct {
     coverage levels[LEVELS + 1]; // the last: all rows
     uint32_t level_count;
     coverage hot;
+    uint64_t batch_rows; // that one micro-batch may need
     uint64_t cache_rows; // suggested
     column columns[RT_FIELDS_MAX];
 } result;
@@ -98,8 +99,8 @@ static void cover(result *r, const options_given *given)
     }
     if (r->level_count == 0 || r->levels[r->level_count - 1].rows < sum.rows)
         r->levels[r->level_count++] = sum;
-    const uint64_t batch = (uint64_t)rt_config_share(r->config) * r->schema.keys_per_sample_max;
-    r->cache_rows = rt_min_u64(rt_max_u64(r->hot.rows, batch), RT_CACHE_ROWS_MAX);
+    r->batch_rows = (uint64_t)rt_config_share(r->config) * r->schema.keys_per_sample_max;
+    r->cache_rows = rt_min_u64(rt_max_u64(r->hot.rows, r->batch_rows), RT_CACHE_ROWS_MAX);
 }
 
 // ---- as a table ------------------------------------------------------------------------------
@@ -154,7 +155,9 @@ static void print_table(const result *r, const options_given *given)
     printf("\n%" PRIu64 " rows are hot:\n", r->hot.rows);
     print_coverage(r, "", &r->hot);
     if (given->out)
-        printf("They are in %s: lanyard sim --policies fae:profile=%s\n", given->out, given->out);
+        printf("They are in %s. Every worker keeps them: --set dispatch.policy=fae --set "
+               "dispatch.profile=%s --set cache.rows=%" PRIu64 "\n",
+               given->out, given->out, r->hot.rows + r->batch_rows);
     const char *more = r->cache_rows > r->hot.rows ? ", and a micro-batch" : "";
     printf("A cache that holds them%s: --set cache.rows=%" PRIu64 "\n", more, r->cache_rows);
 }

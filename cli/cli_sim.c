@@ -251,7 +251,7 @@ static void print_own_table(const sim_run *run)
            (double)run->own_table_bytes * 1e-9);
 }
 
-// What the systems of dp_peers.h do beside transfers of the parameter servers.
+// What a design of dp_peers.h does beside transfers of the parameter servers.
 static void print_peer(const sim_run *run)
 {
     const dp_sim_result *result = &run->result;
@@ -343,7 +343,7 @@ static rt_status run_policy(const dp_sim_config *sim, bool fixed_sets, sim_run *
     return dp_fixed_best(sim, &run->best, error);
 }
 
-// What a spec says: another system, or values for this one. "": those of the configuration.
+// What a spec says: a design that is simulated only, or values for a run. "": those of the configuration.
 static rt_status run_spec(rt_config *config, const dp_sim_config *sim, bool fixed_sets,
                           sim_run *run, rt_error *error)
 {

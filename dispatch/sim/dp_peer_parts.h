@@ -1,5 +1,5 @@
-// dp_peer_parts - what the systems of dp_peers.h share: batches as numbers, and what an iteration
-// moves.
+// dp_peer_parts - what Bagpipe's designs (dp_peers.h) share: batches as numbers, and what an
+// iteration moves.
 #ifndef DP_PEER_PARTS_H
 #define DP_PEER_PARTS_H
 
@@ -80,7 +80,6 @@ void dp_peer_fetch(const dp_peer_run_state *run, dp_peer_moves *moves, uint32_t 
 // An iteration ends: counted after the warm-up. True: it was the last that is wanted.
 bool dp_peer_iterated(dp_peer_run_state *run, const dp_peer_moves *moves);
 
-rt_status dp_fae_run(dp_peer_run_state *run, rt_error *error);
 rt_status dp_bagpipe_run(dp_peer_run_state *run, rt_error *error);
 
 #endif

@@ -11,7 +11,6 @@ static rt_status bad_option(const char *spec, const char *option, size_t length,
 {
     return rt_fail(error, RT_CONFIG,
                    "policy \"%s\": %.*s: expected "
-                   "fae[:hot_rows=N][:profile=N|FILE][:schedule=true] or "
                    "bagpipe[:window=N][:replicate=true|:partition=true]",
                    spec, (int)length, option);
 }
@@ -38,26 +37,9 @@ static bool take_flag(const char *option, size_t length, const char *name, bool 
            (*value || strncmp(option + prefix, "false", 5) == 0);
 }
 
-// What is not a number names a file.
-static bool take_file(const char *option, size_t length, const char *name, char file[RT_PATH_MAX])
-{
-    const size_t prefix = strlen(name);
-    if (length <= prefix || strncmp(option, name, prefix) != 0 ||
-        strspn(option + prefix, "0123456789") >= length - prefix || length - prefix >= RT_PATH_MAX)
-        return false;
-    memcpy(file, option + prefix, length - prefix);
-    file[length - prefix] = '\0';
-    return true;
-}
-
 static bool take_option(dp_peer *peer, const char *option, size_t length)
 {
     uint64_t window;
-    if (peer->kind == DP_PEER_FAE)
-        return take_number(option, length, "hot_rows=", UINT32_MAX, &peer->hot_rows) ||
-               take_number(option, length, "profile=", UINT32_MAX, &peer->profile) ||
-               take_file(option, length, "profile=", peer->file) ||
-               take_flag(option, length, "schedule=", &peer->schedule);
     if (take_number(option, length, "window=", DP_PEER_WINDOW_MAX, &window)) {
         peer->window = (uint32_t)window;
         return true;
@@ -69,21 +51,18 @@ static bool take_option(dp_peer *peer, const char *option, size_t length)
 
 rt_status dp_peer_parse(const char *spec, dp_peer *peer, rt_error *error)
 {
-    static const char *const names[] = {[DP_PEER_FAE] = "fae", [DP_PEER_BAGPIPE] = "bagpipe"};
+    static const char name[] = "bagpipe";
     const size_t length = strcspn(spec, ":");
-    for (size_t kind = 0; kind < RT_COUNT_OF(names); kind++) {
-        if (length != strlen(names[kind]) || strncmp(spec, names[kind], length) != 0)
-            continue;
-        *peer = (dp_peer){.kind = (dp_peer_kind)kind, .profile = 100000};
-        for (const char *at = spec + length; *at;) {
-            const size_t size = strcspn(++at, ":");
-            if (!take_option(peer, at, size))
-                return bad_option(spec, at, size, error);
-            at += size;
-        }
-        return RT_OK;
+    if (length != strlen(name) || strncmp(spec, name, length) != 0)
+        return RT_NOT_FOUND;
+    *peer = (dp_peer){0};
+    for (const char *at = spec + length; *at;) {
+        const size_t size = strcspn(++at, ":");
+        if (!take_option(peer, at, size))
+            return bad_option(spec, at, size, error);
+        at += size;
     }
-    return RT_NOT_FOUND;
+    return RT_OK;
 }
 
 // ---- the run ---------------------------------------------------------------------------------
@@ -95,10 +74,8 @@ rt_status dp_peer_run(const dp_sim_config *sim, const dp_peer *peer, dp_sim_resu
     dp_peer_run_state run = {.sim = sim, .peer = peer, .result = result};
     memset(result, 0, sizeof *result);
     if (rt_rows_are_admitted(&sim->config->rows))
-        return rt_fail(
-            error, RT_CONFIG,
-            "rows.admit, rows.admit_share: fae and bagpipe have a row for every key; expected "
-            "1");
+        return rt_fail(error, RT_CONFIG,
+                       "rows.admit, rows.admit_share: bagpipe has a row for every key; expected 1");
     rt_status status = dp_setup(sim->config, sim->schema, sim->distinct_keys, &planner, error);
     if (status)
         return status;
@@ -114,9 +91,7 @@ rt_status dp_peer_run(const dp_sim_config *sim, const dp_peer *peer, dp_sim_resu
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: the keys");
     if (!status)
         status = rt_stream_open(&sim->config->stream, sim->config->seed, &run.stream, error);
-    if (!status && peer->kind == DP_PEER_FAE)
-        status = dp_fae_run(&run, error);
-    else if (!status)
+    if (!status)
         status = dp_bagpipe_run(&run, error);
     result->warmup_iterations = run.iterations - result->account.iterations;
     if (!status && result->account.iterations == 0)

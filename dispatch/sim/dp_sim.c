@@ -42,7 +42,7 @@ typedef struct {
 
 rt_status dp_sim_apply_spec(rt_config *config, const char *spec, rt_error *error)
 {
-    char part[256];
+    char part[RT_PATH_MAX]; // profile=FILE
     for (const char *at = spec; at; at = *at ? at + 1 : NULL) {
         size_t length = strcspn(at, ":");
         char key[sizeof part + 32];

@@ -217,13 +217,18 @@ static void hot_rows_go_from_profile_to_sim(void **state)
     snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
     SAYS(0, "5 samples (the whole input), 5 look-ups of 3 rows", "profile", test_path("table.json"),
          "--set", rows, "--memory", "64", "--out", out);
-    SAYS(0, "2 rows are hot", "profile", test_path("table.json"), "--set", rows, "--memory", "64");
+    SAYS(0, "dispatch.policy=fae --set", "profile", test_path("table.json"), "--set", rows, "--out",
+         out, "--rows", "2");
+    SAYS(0, " --set cache.rows=18\n", "profile", test_path("table.json"), "--set", rows, "--out",
+         out, "--rows", "2");
     SAYS(0, "\"lookups\": 3,\n    \"share\": 0.6,\n    \"value_bytes\": 16,\n    \"row_bytes\": 32",
          "profile", test_path("table.json"), "--set", rows, "--rows", "1", "--json");
     SAYS(0, "2 samples (as many as --samples), 2 look-ups of 2 rows", "profile",
          test_path("table.json"), "--set", rows, "--samples", "2");
-    SAYS(0, "workers sum 0.00 MB of rows among themselves", "sim", test_path("table.json"), "--set",
-         rows, "--set", "sim.warmup=0", "--set", "cache.rows=100", "--policies", spec);
+    SAYS(0, "cost: rows on the fastest link", "sim", test_path("table.json"), "--set", rows,
+         "--set", "sim.warmup=0", "--set", "cache.rows=100", "--policies", spec);
+    SAYS(1, "has 1 rows, expected at least 18: 2 hot rows (dispatch.profile), and 16 that", "sim",
+         test_path("table.json"), "--set", rows, "--set", "cache.rows=1", "--policies", spec);
     SAYS(1, "hot: taken with another stream.format (table)", "sim", "configs/demo.json",
          "--policies", spec);
 }

@@ -1,4 +1,4 @@
-// FAE and Bagpipe in simulation, against the definitions carried out the slow way: every batch is
+// Bagpipe's designs in simulation, against the definitions carried out the slow way: every batch is
 // kept, and what a window needs is found by reading its batches again.
 #include "dispatch/sim/dp_peers.h"
 
@@ -304,100 +304,6 @@ static void a_batch_that_no_cache_holds(void **state)
     rt_config_fini(&config);
 }
 
-// ---- fae ---------------------------------------------------------------------------------------
-
-typedef struct {
-    uint64_t key;
-    uint32_t uses;
-} popular;
-
-static int compare_popular(const void *a, const void *b)
-{
-    const popular *x = a, *y = b;
-    return x->uses != y->uses ? (x->uses < y->uses ? 1 : -1) : compare_keys(&x->key, &y->key);
-}
-
-static uint32_t choose_hot(const rt_batch *batches, uint32_t profile, uint32_t wanted,
-                           uint64_t *hot)
-{
-    uint64_t *keys = malloc(COUNT * BATCH * 64 * sizeof *keys);
-    const uint32_t count = distinct_of(batches, 0, COUNT, keys);
-    popular *all = calloc(count, sizeof *all);
-    uint32_t found = 0;
-    for (uint32_t k = 0; k < count; k++) {
-        all[k].key = keys[k];
-        for (uint32_t i = 0; i < profile; i++) {
-            const rt_batch *batch = &batches[i / BATCH];
-            for (uint32_t at = batch->key_offsets[i % BATCH];
-                 at < batch->key_offsets[i % BATCH + 1]; at++)
-                all[k].uses += batch->keys[at] == keys[k];
-        }
-    }
-    qsort(all, count, sizeof *all, compare_popular);
-    for (uint32_t k = 0; k < count && found < wanted && all[k].uses; k++)
-        hot[found++] = all[k].key;
-    qsort(hot, found, sizeof *hot, compare_keys);
-    free(all);
-    free(keys);
-    return found;
-}
-
-static void fae_moves_what_is_not_hot(void **state)
-{
-    (void)state;
-    static const uint32_t sizes[] = {1, 40, 300};
-    rt_config config = config_of((const char *const[]){"dispatch.first_touch=pull", NULL});
-    rt_batch batches[COUNT];
-    uint64_t hot[300], keys[BATCH * 64];
-    read_all(&config, batches);
-    for (size_t i = 0; i < RT_COUNT_OF(sizes); i++) {
-        expected want = {0};
-        char spec[64];
-        const uint32_t profile = 8 * BATCH;
-        const uint32_t hot_count = choose_hot(batches, profile, sizes[i], hot);
-        for (uint32_t b = 0; b < COUNT; b++) {
-            const uint32_t count = distinct_of(batches, b, b + 1, keys);
-            for (uint32_t k = 0; k < count; k++) {
-                uint32_t mask, before = b;
-                if (bsearch(&keys[k], hot, hot_count, sizeof *hot, compare_keys))
-                    continue;
-                uses_of(&batches[b], keys[k], &mask);
-                while (before > 0 && !has_key(&batches[before - 1], keys[k]))
-                    before--;
-                for (uint32_t j = 0; j < WORKERS; j++) {
-                    want.pulls[j] += mask >> j & 1;
-                    want.grad_pushes[j] += mask >> j & 1;
-                    want.first_touches += before == 0 && (mask >> j & 1);
-                }
-            }
-        }
-        want.reduced = (uint64_t)hot_count * COUNT;
-        snprintf(spec, sizeof spec, "fae:hot_rows=%u:profile=%u", sizes[i], profile);
-        const dp_sim_result got = simulate(&config, spec);
-        compare(&got, &want);
-        compare_loads(&config, batches, &got);
-    }
-    for (uint32_t b = 0; b < COUNT; b++)
-        rt_batch_fini(&batches[b]);
-    rt_config_fini(&config);
-}
-
-// Every sample once; those of hot rows alone come in batches that move nothing.
-static void fae_puts_hot_samples_together(void **state)
-{
-    (void)state;
-    rt_config config = config_of((const char *const[]){"stream.synthetic.zipf=1.8", NULL});
-    const dp_sim_result plain = simulate(&config, "fae:hot_rows=300");
-    const dp_sim_result together = simulate(&config, "fae:hot_rows=300:schedule=true");
-    assert_int_equal(plain.account.samples, together.account.samples);
-    const rt_counts a = dp_account_counts(&plain.account, WORKERS);
-    const rt_counts b = dp_account_counts(&together.account, WORKERS);
-    if (b.grad_push >= a.grad_push) // cold rows of fewer batches
-        fail_msg("%" PRIu64 " and %" PRIu64, a.grad_push, b.grad_push);
-    assert_true(b.grad_push > 0);
-    rt_config_fini(&config);
-}
-
 // ---- words -------------------------------------------------------------------------------------
 
 static void specs(void **state)
@@ -406,51 +312,33 @@ static void specs(void **state)
     dp_peer peer;
     rt_error error = {0};
     assert_int_equal(dp_peer_parse("laia", &peer, &error), RT_NOT_FOUND);
-    assert_int_equal(dp_peer_parse("faeces", &peer, &error), RT_NOT_FOUND);
-    assert_int_equal(dp_peer_parse("fae:hot_rows=7:schedule=true:profile=9", &peer, &error), RT_OK);
-    assert_true(peer.kind == DP_PEER_FAE && peer.hot_rows == 7 && peer.schedule &&
-                peer.profile == 9);
+    assert_int_equal(dp_peer_parse("bagpipes", &peer, &error), RT_NOT_FOUND);
+    assert_int_equal(dp_peer_parse("bag", &peer, &error), RT_NOT_FOUND);
     assert_int_equal(dp_peer_parse("bagpipe:window=3:replicate=false", &peer, &error), RT_OK);
-    assert_true(peer.kind == DP_PEER_BAGPIPE && peer.window == 3 && !peer.replicate);
+    assert_true(peer.window == 3 && !peer.replicate);
     assert_int_equal(dp_peer_parse("bagpipe:partition=true", &peer, &error), RT_OK);
-    assert_true(peer.kind == DP_PEER_BAGPIPE && peer.partition);
+    assert_true(peer.partition);
     static const char *const bad[] = {"bagpipe:partition=true:replicate=true",
                                       "bagpipe:window=0",
                                       "bagpipe:window=1025",
-                                      "fae:window=3",
-                                      "fae:hot_rows=-1",
-                                      "fae:hot_rows=",
+                                      "bagpipe:hot_rows=3",
+                                      "bagpipe:window=-1",
+                                      "bagpipe:window=",
                                       "bagpipe:",
-                                      "fae:schedule=truely",
-                                      "fae:schedule=yes",
-                                      "fae:hot_rows=7x"};
+                                      "bagpipe:replicate=truely",
+                                      "bagpipe:replicate=yes",
+                                      "bagpipe:window=7x"};
     for (size_t i = 0; i < RT_COUNT_OF(bad); i++) {
         assert_int_equal(dp_peer_parse(bad[i], &peer, &error), RT_CONFIG);
         assert_non_null(strstr(error.text, bad[i]));
     }
 }
 
-// As long a name as there is room for, and one byte more.
-static void long_names_of_files(void **state)
-{
-    (void)state;
-    dp_peer peer;
-    rt_error error = {0};
-    char spec[RT_PATH_MAX + 32] = "fae:profile=";
-    const size_t before = strlen(spec);
-    memset(spec + before, 'x', RT_PATH_MAX - 1);
-    assert_int_equal(dp_peer_parse(spec, &peer, &error), RT_OK);
-    assert_string_equal(peer.file, spec + before);
-    spec[before + RT_PATH_MAX - 1] = 'x';
-    assert_int_equal(dp_peer_parse(spec, &peer, &error), RT_CONFIG);
-}
-
 // Half a stream would give half a result, without a word.
 static void bad_data_is_an_error(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"fae", "fae:profile=5000", "bagpipe", "bagpipe:window=2",
-                                        "bagpipe:partition=true"};
+    static const char *const specs[] = {"bagpipe", "bagpipe:window=2", "bagpipe:partition=true"};
     const char *const sets[] = {"stream.format=criteo", "stream.samples_max=0",
                                 config_write_criteo(20 * BATCH, 1200), NULL};
     rt_config config = config_of(sets);
@@ -471,6 +359,4 @@ static void bad_data_is_an_error(void **state)
 }
 
 TEST_MAIN(TEST(bad_data_is_an_error), TEST(bagpipe_moves_what_its_window_says),
-          TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds),
-          TEST(fae_moves_what_is_not_hot), TEST(fae_puts_hot_samples_together), TEST(specs),
-          TEST(long_names_of_files))
+          TEST(bagpipe_has_rows_on_one_worker), TEST(a_batch_that_no_cache_holds), TEST(specs))

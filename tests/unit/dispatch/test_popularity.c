@@ -1,5 +1,4 @@
-// How often every row is used, against a naive count of the same samples; the file of hot rows, and
-// FAE with it.
+// How often every row is used, against a naive count of the same samples; the file of hot rows.
 #include "dispatch/planner/dp_popularity.h"
 
 #include <inttypes.h>
@@ -10,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "dispatch/sim/dp_peers.h"
+#include "dispatch/planner/dp_hot.h"
 #include "tests/support/config_case.h"
 #include "tests/support/test.h"
 
@@ -197,67 +196,14 @@ static void an_input_without_samples(void **state)
 
 // ---- the file ----------------------------------------------------------------------------------
 
-static rt_status simulate(const rt_config *config, const char *spec, dp_sim_result *result,
-                          rt_error *error)
+static void must_be_refused(rt_config *config, const char *path, rt_status want, const char *text)
 {
-    dp_peer peer;
     const rt_schema schema = schema_of(config);
-    const dp_sim_config sim = {.config = config, .schema = &schema, .dense_bytes = 1000};
-    assert_int_equal(dp_peer_parse(spec, &peer, error), RT_OK);
-    return dp_peer_run(&sim, &peer, result, error);
-}
-
-static dp_sim_result must_simulate(const rt_config *config, const char *spec)
-{
-    dp_sim_result result;
+    dp_hot *hot = NULL;
     rt_error error = {0};
-    if (simulate(config, spec, &result, &error))
-        fail_msg("%s: %s", spec, error.text);
-    return result;
-}
-
-static void fae_moves_the_same_with_the_file(void **state)
-{
-    (void)state;
-    static const uint32_t rows[] = {1, 40, 300};
-    rt_config config = config_of((const char *const[]){"dispatch.first_touch=pull", NULL});
-    dp_popularity profile = take(&config, 0, MEMORY);
-    const char *path = test_path("hot");
-    for (size_t i = 0; i < 2 * RT_COUNT_OF(rows); i++) {
-        char counted[64], given[RT_PATH_MAX];
-        const uint32_t hot = rows[i / 2];
-        snprintf(counted, sizeof counted, "fae:hot_rows=%u:profile=%u", hot, SAMPLES);
-        write_hot(&config, &profile, i % 2 ? 500 : hot, path);
-        if (i % 2) // the first of more
-            snprintf(given, sizeof given, "fae:profile=%s:hot_rows=%u", path, hot);
-        else
-            snprintf(given, sizeof given, "fae:profile=%s", path);
-        const dp_sim_result a = must_simulate(&config, counted);
-        const dp_sim_result b = must_simulate(&config, given);
-        assert_int_equal(a.account.samples, b.account.samples);
-        assert_int_equal(a.account.hits.lookups_hit, b.account.hits.lookups_hit);
-        assert_int_equal(a.reduce_bytes, b.reduce_bytes);
-        assert_true(a.reduce_bytes > 0 && a.account.predicted_s == b.account.predicted_s);
-        for (uint32_t j = 0; j < config.worker_count; j++) {
-            assert_int_equal(a.account.traffic[j].up, b.account.traffic[j].up);
-            assert_int_equal(a.account.traffic[j].down, b.account.traffic[j].down);
-            assert_memory_equal(&a.account.workers[j], &b.account.workers[j],
-                                sizeof a.account.workers[j]);
-        }
-    }
-    dp_popularity_fini(&profile);
-    rt_config_fini(&config);
-}
-
-static void must_be_refused(const rt_config *config, const char *path, const char *more,
-                            rt_status want, const char *text)
-{
-    char spec[RT_PATH_MAX];
-    dp_sim_result result;
-    rt_error error = {0};
-    snprintf(spec, sizeof spec, "fae:profile=%s%s", path, more);
-    const rt_status got = simulate(config, spec, &result, &error);
-    if (got != want || !strstr(error.text, text) || !strstr(error.text, path))
+    snprintf(config->dispatch_profile, sizeof config->dispatch_profile, "%s", path);
+    const rt_status got = dp_hot_read(config, &schema, &hot, &error);
+    if (got != want || hot || !strstr(error.text, text) || !strstr(error.text, path))
         fail_msg("%d, expected %d: \"%s\", expected \"%s\"", got, want, error.text, text);
 }
 
@@ -277,7 +223,6 @@ static void a_file_of_another_stream_is_refused(void **state)
     rt_config config = config_of(NULL);
     dp_popularity profile = take(&config, 0, MEMORY);
     const char *path = test_path("hot");
-    char spec[RT_PATH_MAX];
     write_hot(&config, &profile, 3, path);
     for (size_t i = 0; i < RT_COUNT_OF(others); i++) {
         rt_config other = config_of((const char *const[]){others[i].set, NULL});
@@ -291,10 +236,13 @@ static void a_file_of_another_stream_is_refused(void **state)
         rt_config_fini(&other);
     }
     rt_config same = config_of((const char *const[]){"model.embedding_dim=32", NULL});
-    snprintf(spec, sizeof spec, "fae:profile=%s", path);
-    (void)must_simulate(&same, spec);
-    must_be_refused(&config, path, ":hot_rows=4", RT_CONFIG, "has 3 rows");
-    must_be_refused(&config, test_path("nowhere"), "", RT_DATA, "cannot open");
+    const rt_schema schema = schema_of(&same);
+    dp_hot *hot;
+    snprintf(same.dispatch_profile, sizeof same.dispatch_profile, "%s", path);
+    assert_int_equal(dp_hot_read(&same, &schema, &hot, NULL), RT_OK);
+    assert_int_equal(hot->count, 3);
+    dp_hot_destroy(hot);
+    must_be_refused(&config, test_path("nowhere"), RT_DATA, "cannot open");
     rt_config_fini(&same);
     dp_popularity_fini(&profile);
     rt_config_fini(&config);
@@ -484,19 +432,19 @@ static void damaged_files_are_refused(void **state)
         snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, damages[i].to,
                  at + strlen(damages[i].from));
         snprintf(path, sizeof path, "%s", config_write_file("bad", changed));
-        must_be_refused(&config, path, "", RT_DATA, damages[i].text);
+        must_be_refused(&config, path, RT_DATA, damages[i].text);
     }
     snprintf(path, sizeof path, "%s", config_write_file("bad", ""));
-    must_be_refused(&config, path, "", RT_DATA, ":1: not a file");
+    must_be_refused(&config, path, RT_DATA, ":1: not a file");
     snprintf(changed, sizeof changed, "{\"version\":2%s", strchr(text, ','));
     snprintf(path, sizeof path, "%s", config_write_file("later", changed));
-    must_be_refused(&config, path, "", RT_UNSUPPORTED, " has format 2, written by another build");
+    must_be_refused(&config, path, RT_UNSUPPORTED, " has format 2, written by another build");
     const dp_popularity twice = {
         .uses = (dp_popular[]){{rt_key(1, 5), 90}, {rt_key(0, 7), 80}, {rt_key(1, 5), 70}},
         .row_count = 3};
     snprintf(path, sizeof path, "%s", config_write_file("twice", ""));
     write_hot(&config, &twice, 3, path);
-    must_be_refused(&config, path, "", RT_DATA, ":4: a row that stands before it");
+    must_be_refused(&config, path, RT_DATA, "a row is in it twice");
     rt_config_fini(&config);
 }
 
@@ -504,5 +452,5 @@ TEST_MAIN(TEST(every_meaning_counts), TEST(the_file_says_what_was_counted),
           TEST(a_file_that_cannot_be_written), TEST(a_file_that_finds_no_room),
           TEST(counts_are_those_of_a_naive_count), TEST(a_full_table_ends_the_count),
           TEST(columns_that_share_a_table_share_counts), TEST(an_input_without_samples),
-          TEST(fae_moves_the_same_with_the_file), TEST(a_file_of_another_stream_is_refused),
-          TEST(columns_have_their_names), TEST(damaged_files_are_refused))
+          TEST(a_file_of_another_stream_is_refused), TEST(columns_have_their_names),
+          TEST(damaged_files_are_refused))

@@ -204,8 +204,8 @@ static void a_spec_is_a_policy_and_its_keys(void **state)
         assert_int_equal(dp_sim_apply_spec(&config, bad[i], &error), RT_CONFIG);
         assert_non_null(strstr(error.text, bad[i]));
     }
-    char long_spec[400] = "esd:alpha=0.";
-    memset(long_spec + strlen(long_spec), '1', 300);
+    char long_spec[RT_PATH_MAX + 100] = "esd:alpha=0.";
+    memset(long_spec + strlen(long_spec), '1', RT_PATH_MAX);
     assert_int_equal(dp_sim_apply_spec(&config, long_spec, &error), RT_CONFIG);
     rt_config_fini(&config);
 }
