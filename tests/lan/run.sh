@@ -37,7 +37,7 @@ done
 "$lan" disk ps "$out"
 while read -r file; do
     [ ! -e "$file" ] || "$lan" show ps "$file"
-done < <(value stream.files | sort -u)
+done < <({ value stream.files && value dispatch.profile; } | sort -u)
 "$lan" bytes >"$out/logs/bytes.before"
 
 started=()
