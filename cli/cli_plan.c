@@ -15,7 +15,9 @@
 #define DIRECTORY_BYTES_PER_KEY 32 // 16, at most 5/8 full, doubling
 #define RECORD_BYTES_PER_SLOT 96   // of a planner: record, chain, eviction order
 #define EXECUTOR_BYTES_PER_SLOT 16
-#define SHARE_MAX 1.05 // of the keys, on the fullest shard
+#define USE_BYTES 8       // of a key in sight, for each batch that it is in
+#define IN_SIGHT_BYTES 64 // of the key itself: an entry of 16, at most half full, doubling
+#define SHARE_MAX 1.05    // of the keys, on the fullest shard
 
 static rt_status learn_input(const rt_config *config, bool count, cli_plan *plan, rt_error *error)
 {
@@ -82,6 +84,25 @@ static void plan_traffic(const rt_config *config, cli_plan *plan)
                         plan->lookups * (sizeof(uint32_t) + 16);
 }
 
+// Batches that are read and not planned yet: as rt_batch and dp_lookahead keep them.
+static void plan_ahead(const rt_config *config, cli_plan *plan)
+{
+    const rt_schema *schema = &plan->schema;
+    const uint32_t lookahead = rt_config_lookahead(config);
+    const uint64_t samples = rt_config_batch(config, config->worker_count);
+    const uint64_t keys = samples * schema->keys_per_sample_max;
+    const uint64_t sample_bytes = 2 * schema->label_count * sizeof(float) +
+                                  schema->dense_count * (sizeof(float) + sizeof(double)) +
+                                  sizeof(uint32_t);
+    plan->batches_ahead = rt_config_batches_ahead(config);
+    plan->ahead_bytes = plan->batches_ahead * (samples * sample_bytes + keys * sizeof(uint64_t));
+    uint64_t in_sight = lookahead * keys;
+    plan->ahead_bytes += in_sight * USE_BYTES;
+    if (plan->distinct_keys)
+        in_sight = rt_min_u64(in_sight, plan->distinct_keys);
+    plan->ahead_bytes += in_sight * IN_SIGHT_BYTES;
+}
+
 static void plan_memory(const rt_config *config, cli_plan *plan)
 {
     const uint64_t row = plan->row_bytes + plan->state_bytes;
@@ -99,7 +120,7 @@ static void plan_memory(const rt_config *config, cli_plan *plan)
     plan->coordinator_bytes =
         plan->distinct_keys * DIRECTORY_BYTES_PER_KEY +
         (uint64_t)plan->slot_count * config->worker_count * RECORD_BYTES_PER_SLOT +
-        plan->slice_bytes * config->worker_count * (config->run_ahead + 2);
+        plan->slice_bytes * config->worker_count * (config->run_ahead + 2) + plan->ahead_bytes;
 }
 
 rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_error *error)
@@ -124,6 +145,7 @@ rt_status cli_plan_make(const rt_config *config, bool count, cli_plan *plan, rt_
     if (status)
         return status;
     plan_traffic(config, plan);
+    plan_ahead(config, plan);
     plan_memory(config, plan);
     return RT_OK;
 }
@@ -235,6 +257,11 @@ static void print_links(const cli_plan *plan, const rt_config *config, FILE *fil
                 time_ms(plan->dense_bytes * config->worker_count, config->links.ps_gbps));
 }
 
+static const char *which_sees_ahead(const rt_config *config)
+{
+    return rt_config_lookahead(config) ? "cache.lookahead" : "dispatch.window";
+}
+
 static void print_bound(FILE *file, const char *what, double bytes, const char *key)
 {
     if (bytes > 0)
@@ -264,6 +291,9 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
     if (config->rows.admit > 1)
         memory += (double)config->rows.admit_bytes;
     print_bound(file, "memory: keys, caches, counts", memory, "rows.max, rows.admit_bytes");
+    if (plan->batches_ahead)
+        print_bound(file, "memory: batches in sight", (double)plan->ahead_bytes,
+                    which_sees_ahead(config));
     print_bound(file, "disk: metrics.jsonl, records.jsonl", 2.0 * (double)config->metrics_bytes_max,
                 "metrics.bytes_max, each");
     if (rt_live_is_wanted(config))
@@ -329,6 +359,10 @@ void cli_plan_print(const cli_plan *plan, const rt_config *config, FILE *file)
             "counts what they really are); a slice is about %.3f MB\n",
             (double)plan->dense_bytes * MB, (double)plan->rows_bytes * MB,
             (double)plan->slice_bytes * MB);
+    if (plan->batches_ahead)
+        fprintf(file,
+                "batches in sight: %" PRIu32 " (%s), on the coordinator's box in at most %.1f MB\n",
+                plan->batches_ahead, which_sees_ahead(config), (double)plan->ahead_bytes * MB);
     print_box(plan, config, file);
     print_links(plan, config, file);
     print_year(plan, config, file);

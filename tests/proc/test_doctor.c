@@ -187,7 +187,8 @@ static const char *told(const char *command, const char *keys, const char *mark,
 static void check_and_doctor_say_the_same(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"cache.distinct_keys=0", "cache.distinct_keys=500000"};
+    static const char *const keys[] = {"cache.distinct_keys=0", "cache.distinct_keys=500000",
+                                       "dispatch.policy=bagpipe"};
     static const char workers[] = "on one box: 4 workers", model[] = "on one box: a model and";
     for (size_t i = 0; i < RT_COUNT_OF(keys); i++) {
         assert_string_equal(told("doctor", keys[i], "MB are available: 4 workers", 0),
@@ -200,6 +201,32 @@ static void check_and_doctor_say_the_same(void **state)
     // 16 floats, as many of Adagrad's state, key and version; the dense part; all of it twice.
     const double mb = strtod(strstr(told("check", keys[1], model, 1), "about ") + 6, NULL);
     test_close(mb, 2 * 500000 * (16 * 4 + 16 * 4 + 12) * 1e-6 + 5.8, 0.01, 0, "MB of disk");
+}
+
+// What the coordinator takes, in MB, with this setting.
+static double coordinator_mb(const char *set)
+{
+    const char *at = strstr(told("check", set, "on one box: 4 workers", 0), "the coordinator (");
+    assert_non_null(at);
+    return strtod(at + strlen("the coordinator ("), NULL);
+}
+
+// A batch of demo.json: 1,024 samples of a label, its weight, 13 numbers, the same as they were read,
+// a place, and of 26 keys; in look-ahead each key is a use, and each that is new 16 bytes, of which
+// three of four may be free.
+static void batches_in_sight_take_memory(void **state)
+{
+    (void)state;
+    const double batch = 1024 * (8 + 13 * 12 + 4 + 26 * 8) * 1e-6, uses = 1024 * 26 * 72 * 1e-6;
+    const double least = coordinator_mb("dispatch.policy=random");
+    test_close(coordinator_mb("cache.lookahead=100") - least, 100 * (batch + uses), 0.01, 0, "MB");
+    test_close(coordinator_mb("dispatch.window=32") - least, 31 * batch, 0.02, 0, "MB");
+    test_close(coordinator_mb("dispatch.policy=bagpipe") - least, 199 * (batch + uses), 0.01, 0,
+               "MB");
+    assert_non_null(
+        told("check", "dispatch.policy=bagpipe", "batches in sight: 199 (cache.lookahead)", 0));
+    assert_non_null(
+        told("check", "dispatch.window=32", "batches in sight: 31 (dispatch.window)", 0));
 }
 
 // The coordinator's box has the whole model, also where no shard is.
@@ -244,5 +271,5 @@ static void a_group_bounds_the_box(void **state)
 }
 
 TEST_MAIN(TEST(the_coordinator_is_asked), TEST(others_ask_too), TEST(a_folder_must_be_possible),
-          TEST(check_and_doctor_say_the_same), TEST(a_model_comes_to_the_coordinator),
-          TEST(a_group_bounds_the_box))
+          TEST(check_and_doctor_say_the_same), TEST(batches_in_sight_take_memory),
+          TEST(a_model_comes_to_the_coordinator), TEST(a_group_bounds_the_box))
