@@ -50,6 +50,7 @@ int cli_ps(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_sim(int argc, char **argv);
 int cli_advise(int argc, char **argv);
+int cli_crosses(int argc, char **argv);
 int cli_profile(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 // The model of a run by what the run held out (stream.holdout): printed, and put into its summary.
@@ -87,6 +88,10 @@ typedef struct {
 bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_count,
                const char **path, const char **sets, uint32_t *set_count);
 
+// The whole number of an option; text NULL leaves *number_p. Prints what is wrong; false then.
+bool cli_number(const char *command, const char *option, const char *text, uint64_t least,
+                uint64_t *number_p);
+
 // Loads a config file over the defaults, applies sets, checks it, sets the log up under name.
 // Returns an exit status, after printing what is wrong; on CLI_OK config is the caller's
 // (rt_config_fini).
@@ -96,6 +101,9 @@ int cli_load(const char *path, const char *const *sets, uint32_t set_count, cons
 // The same for who reads no input: stream.files may be missing.
 int cli_load_model(const char *path, const char *const *sets, uint32_t set_count, const char *name,
                    rt_config *config);
+
+// Whether a file seems to be one of rows: several lines, and no object that goes over all of them.
+bool cli_holds_rows(const char *path);
 
 // Of the folder of a run its model/, or where there is none yet what it publishes; else the folder
 // itself. model: room for its path.

@@ -1,9 +1,11 @@
 // What commands share: their arguments, configurations, what members of a run agree on.
 #include <cjson/cJSON.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -96,9 +98,24 @@ int cli_end(rt_status status, const rt_error *error)
     return CLI_OK;
 }
 
-// Whether a file that is no configuration seems to be one of rows: several lines, and no object
-// that goes over all of them.
-static bool holds_rows(const char *path)
+bool cli_number(const char *command, const char *option, const char *text, uint64_t least,
+                uint64_t *number_p)
+{
+    char *end;
+    if (!text)
+        return true;
+    errno = 0;
+    const uint64_t number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || number < least) {
+        fprintf(stderr, "lanyard %s: --%s \"%s\": expected a whole number from %" PRIu64 "\n",
+                command, option, text, least);
+        return false;
+    }
+    *number_p = number;
+    return true;
+}
+
+bool cli_holds_rows(const char *path)
 {
     char bytes[16384];
     FILE *file = fopen(path, "rb");
@@ -113,7 +130,7 @@ static bool holds_rows(const char *path)
 static int fail_config(const char *path, rt_error *error)
 {
     (void)cli_fail(error);
-    if (holds_rows(path))
+    if (cli_holds_rows(path))
         fprintf(stderr, "If %s holds rows to train on: lanyard init %s > run.json\n", path, path);
     return CLI_FAILED;
 }

@@ -28,7 +28,7 @@ static const struct {
     {"Watch a run", "lanyard top run", " top report trace "},
     {"Operate a run", "lanyard set run log.level debug",
      " set add drain forget feed standby promote "},
-    {"Plan a run", "lanyard advise shop.json", " check doctor sim advise profile "},
+    {"Plan a run", "lanyard advise shop.json", " crosses check doctor sim advise profile "},
     {"Several boxes", "lanyard keygen keys", " keygen probe coordinator ps worker "},
     {"Help", "lanyard help up", " help "},
 };

@@ -1,5 +1,4 @@
 // `lanyard profile`: which rows a stream looks up most, and how much of it they cover.
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,23 +219,6 @@ static int print_json(const result *r)
 
 // ---- the command -----------------------------------------------------------------------------
 
-// NULL leaves *number_p.
-static bool read_number(const char *option, const char *text, uint64_t least, uint64_t *number_p)
-{
-    char *end;
-    if (!text)
-        return true;
-    errno = 0;
-    const uint64_t number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || number < least) {
-        fprintf(stderr, "lanyard profile: --%s \"%s\": expected a whole number from %" PRIu64 "\n",
-                option, text, least);
-        return false;
-    }
-    *number_p = number;
-    return true;
-}
-
 static bool has_end(const rt_config *config)
 {
     return config->stream.samples_max > 0 || (!rt_format_is_generated(config->stream.format) &&
@@ -310,11 +292,11 @@ int cli_profile(int argc, char **argv)
         {"memory", &memory, NULL},   {"count-memory", &count_memory, NULL},
         {"out", &given.out, NULL},   {"json", NULL, &given.json}};
     if (!cli_parse(argc, argv, options, RT_COUNT_OF(options), &path, sets, &set_count) ||
-        !read_number("samples", samples, 1, &given.counting.samples_max) ||
-        !read_number("rows", rows, 1, &given.rows) ||
-        !read_number("memory", memory, 1, &given.memory) ||
-        !read_number("count-memory", count_memory, DP_POPULARITY_MEMORY_MIN,
-                     &given.counting.memory_max))
+        !cli_number("profile", "samples", samples, 1, &given.counting.samples_max) ||
+        !cli_number("profile", "rows", rows, 1, &given.rows) ||
+        !cli_number("profile", "memory", memory, 1, &given.memory) ||
+        !cli_number("profile", "count-memory", count_memory, DP_POPULARITY_MEMORY_MIN,
+                    &given.counting.memory_max))
         return CLI_USAGE;
     if (rows && memory) {
         fprintf(stderr, "lanyard profile: --rows and --memory: expected one of them\n");

@@ -62,6 +62,18 @@ static const cli_command commands[] = {
      "  --iterations N  batches of each simulation, the second half counts (48)\n"
      "  --json          all configurations, not only the first ten\n",
      cli_advise},
+    {"crosses",
+     "FILE [--label NAME[=VALUE]] [--samples N] [--memory BYTES] [--json] [--set KEY=VALUE]...",
+     "which two columns say more together, as columns for the configuration",
+     "  FILE                  CONFIG with stream.table.columns, or rows as `lanyard init` takes them\n"
+     "  --label NAME[=VALUE]  of rows: the column that is predicted, and which of its texts is 1\n"
+     "  --samples N           the first so many are read; default: 500000\n"
+     "  --memory BYTES        for them and what is counted (1 GiB): when it is full reading ends\n"
+     "  --json                as JSON\n"
+     "Each pair of columns is judged by samples that it has not learned from. At most five are\n"
+     "proposed, each with its gain and its cost in rows, in a table on standard error; standard\n"
+     "output has the elements for the end of stream.table.columns (docs/FORMATS.md).\n",
+     cli_crosses},
     {"profile",
      "CONFIG [--samples N] [--rows N | --memory BYTES] [--out FILE] [--count-memory BYTES] "
      "[--json] [--set KEY=VALUE]...",

@@ -43,4 +43,8 @@ void rt_guess_destroy(rt_guess *guess); // NULL is fine
 // The configuration of a run on this file.
 void rt_guess_write(const rt_guess *guess, const char *path, rt_json *json);
 
+// The same, over the values of config. RT_CONFIG, RT_NO_MEMORY.
+rt_status rt_guess_configure(const rt_guess *guess, const char *path, rt_config *config,
+                             rt_error *error);
+
 #endif

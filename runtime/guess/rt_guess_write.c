@@ -97,7 +97,7 @@ static void write_columns(const rt_guess *guess, rt_json *json)
     rt_json_end_array(json);
 }
 
-void rt_guess_write(const rt_guess *guess, const char *path, rt_json *json)
+static void write_stream(const rt_guess *guess, const char *path, const char *key, rt_json *json)
 {
     static const struct {
         rt_format format;
@@ -107,9 +107,7 @@ void rt_guess_write(const rt_guess *guess, const char *path, rt_json *json)
                    {RT_FORMAT_CRITEO, "criteo"},
                    {RT_FORMAT_LIBSVM, "libsvm"}};
     const char delimiter[] = {guess->delimiter, '\0'};
-    rt_json_begin_object(json, NULL);
-    rt_json_u64(json, "version", 1);
-    rt_json_begin_object(json, "stream");
+    rt_json_begin_object(json, key);
     for (size_t i = 0; i < RT_COUNT_OF(formats); i++)
         if (formats[i].format == guess->format)
             rt_json_string(json, "format", formats[i].name);
@@ -130,5 +128,33 @@ void rt_guess_write(const rt_guess *guess, const char *path, rt_json *json)
         rt_json_end_object(json);
     }
     rt_json_end_object(json);
+}
+
+void rt_guess_write(const rt_guess *guess, const char *path, rt_json *json)
+{
+    rt_json_begin_object(json, NULL);
+    rt_json_u64(json, "version", 1);
+    write_stream(guess, path, "stream", json);
     rt_json_end_object(json);
+}
+
+rt_status rt_guess_configure(const rt_guess *guess, const char *path, rt_config *config,
+                             rt_error *error)
+{
+    rt_json json;
+    size_t length;
+    rt_status status = RT_NO_MEMORY;
+    rt_json_init(&json, 0);
+    write_stream(guess, path, NULL, &json);
+    const char *text = rt_json_text(&json, &length);
+    char *assignment = text ? rt_alloc(length + sizeof "stream=", 1) : NULL;
+    if (assignment) {
+        strcat(strcpy(assignment, "stream="), text);
+        status = rt_config_set(config, assignment, error);
+    } else {
+        rt_fail(error, status, "%s: out of memory", path);
+    }
+    rt_free(assignment);
+    rt_json_fini(&json);
+    return status;
 }
