@@ -15,7 +15,7 @@
 
 #define SAMPLES 500000u
 #define MEMORY (UINT64_C(1) << 30)
-#define MEMORY_MIN (UINT64_C(1) << 20)
+#define MEMORY_MIN (UINT64_C(1) << 24)
 #define ADMIT_MIN 2u // what came once says nothing of rows to come
 
 typedef struct {
@@ -46,6 +46,12 @@ static const char *end_of(rt_crosses_end end)
     return ends[end];
 }
 
+static void say_left_out(uint32_t count, const char *which)
+{
+    if (count > 0)
+        fprintf(stderr, "Left out: %" PRIu32 " column%s %s\n", count, count > 1 ? "s" : "", which);
+}
+
 static void say_what_was_tried(const options_given *given, const rt_crosses *crosses)
 {
     fprintf(stderr,
@@ -56,15 +62,10 @@ static void say_what_was_tried(const options_given *given, const rt_crosses *cro
     if (crosses->screened < crosses->samples)
         fprintf(stderr, "All pairs were tried on the first %" PRIu64 ", the best ones on all\n",
                 crosses->screened);
-    if (crosses->left_out_many)
-        fprintf(stderr, "Left out: %" PRIu32 " columns whose values hardly come again\n",
-                crosses->left_out_many);
-    if (crosses->left_out_one)
-        fprintf(stderr, "Left out: %" PRIu32 " columns of one value\n", crosses->left_out_one);
-    if (crosses->left_out_other)
-        fprintf(stderr,
-                "Left out: %" PRIu32 " columns of several values, crosses, ones without a name\n",
-                crosses->left_out_other);
+    say_left_out(crosses->left_out_one, "of one value");
+    say_left_out(crosses->left_out_many, "whose values hardly come again");
+    say_left_out(crosses->left_out_same, "that say the same as another one");
+    say_left_out(crosses->left_out_other, "of several values, crosses, or without a name");
 }
 
 static void print_table(const options_given *given, const rt_config *config,

@@ -37,9 +37,10 @@ typedef struct {
     uint32_t count;
     uint32_t columns;                     // that were paired
     uint32_t left_out_many, left_out_one; // columns of ids that do not come again, of one value
-    uint32_t left_out_other;              // columns of several values, made ones, ones without name
-    uint32_t pairs;                       // tried
-    uint64_t screened;                    // samples that all pairs saw; the best saw all
+    uint32_t left_out_same;  // columns that tell the same values apart as one before them
+    uint32_t left_out_other; // columns of several values, crosses, ones without name
+    uint32_t pairs;          // tried
+    uint64_t screened;       // samples that all pairs saw; the best saw all
     uint64_t samples, held_out;
     double log_loss; // of the held out ones, by the columns alone
     rt_crosses_end end;

@@ -7,8 +7,12 @@
 
 #include "runtime/guess/rt_crosses_parts.h"
 
-// What is learnt about one value is drawn towards zero as if it had been seen this often before.
-#define PRIOR 2.0f
+// What is learnt about one value is drawn towards zero as if so much had been seen of it before, in
+// units of what a sample tells. Of pairs of values the first half of the samples says which is best.
+#define PRIOR 2.0F
+#define PRIORS 4u
+static const float priors[PRIORS] = {0.5F, 3, 20, 100};
+
 #define BLOCKS 20u          // of held out samples, by which the error of a gain is estimated
 #define ERRORS_MIN 4.0      // a gain of fewer standard errors may be chance, among so many pairs
 #define SHARE_MIN 0.0005    // of the log loss; a smaller gain is not worth its rows
@@ -24,12 +28,13 @@ typedef struct {
 
 typedef struct {
     uint64_t key; // ids of both columns
-    effect effect;
+    float weights[PRIORS], mass;
     uint32_t count; // 0: free
 } cell;
 
 typedef struct {
     uint32_t columns[2];
+    uint32_t prior;
     double gain, error;
     uint64_t values, rows;
 } pair;
@@ -99,41 +104,99 @@ static void measure(const double sums[BLOCKS], uint64_t held_out, pair *one)
     one->error = sqrt(squares * BLOCKS / (BLOCKS - 1)) / (double)held_out;
 }
 
-// The pair on the first `count` samples, of which the second half is judged. keeps: margins take in
-// what was learnt.
-static void try_pair(choosing *c, pair *one, uint64_t count, bool keeps)
+// A sample as a pair sees it.
+typedef struct {
+    effect *effects[2];
+    cell *both;
+    uint64_t key;
+    double alone; // log-odds without the cross
+    bool label;
+} view;
+
+static view look(const choosing *c, const pair *one, uint64_t i)
 {
     const cross_samples *samples = c->samples;
-    const uint32_t *ids[2];
+    uint32_t ids[2];
+    view v = {.alone = samples->margins[i], .label = samples->labels[i]};
+    for (uint32_t k = 0; k < 2; k++) {
+        ids[k] = samples->ids[one->columns[k] * samples->capacity + i];
+        v.effects[k] = &c->effects[k][ids[k]];
+        v.alone += v.effects[k]->weight;
+    }
+    v.key = (uint64_t)ids[0] << 32 | ids[1];
+    v.both = find(c, v.key);
+    return v;
+}
+
+static void learn_effects(const view *v)
+{
+    const double p = sigmoid(v->alone);
+    learn(v->effects[0], p, v->label);
+    learn(v->effects[1], p, v->label);
+}
+
+static void learn_cell(const view *v)
+{
+    const double p = sigmoid(v->alone);
+    v->both->mass += (float)(p * (1 - p));
+    for (uint32_t k = 0; k < PRIORS; k++)
+        v->both->weights[k] += (float)(v->label - sigmoid(v->alone + v->both->weights[k])) /
+                               (v->both->mass + priors[k]);
+}
+
+// The pair on the first `count` samples, of which the second half is judged.
+static void try_pair(choosing *c, pair *one, uint64_t count)
+{
     const uint64_t first = count / 2;
-    double sums[BLOCKS] = {0};
-    for (uint32_t k = 0; k < 2; k++)
-        ids[k] = samples->ids + one->columns[k] * samples->capacity;
+    double begun[PRIORS] = {0}, sums[PRIORS][BLOCKS] = {{0}};
     clear(c, one, count);
     one->values = one->rows = 0;
     for (uint64_t i = 0; i < count; i++) {
-        const bool label = samples->labels[i];
-        effect *a = &c->effects[0][ids[0][i]], *b = &c->effects[1][ids[1][i]];
-        cell *both = find(c, (uint64_t)ids[0][i] << 32 | ids[1][i]);
-        const bool is_admitted = both->count + 1 >= c->settings->admit;
-        const double alone = samples->margins[i] + a->weight + b->weight;
-        const double together = alone + both->effect.weight;
-        if (i >= first)
-            sums[(i - first) * BLOCKS / (count - first)] +=
-                loss(alone, label) - loss(together, label);
-        const double p = sigmoid(alone);
-        learn(a, p, label);
-        learn(b, p, label);
-        if (is_admitted)
-            learn(&both->effect, sigmoid(together), label);
-        both->key = (uint64_t)ids[0][i] << 32 | ids[1][i];
-        one->values += both->count == 0;
-        both->count++;
-        one->rows += both->count == c->settings->admit;
-        if (keeps)
-            samples->margins[i] = (float)together;
+        const view v = look(c, one, i);
+        const double before = loss(v.alone, v.label);
+        for (uint32_t k = 0; k < PRIORS; k++)
+            *(i < first ? &begun[k] : &sums[k][(i - first) * BLOCKS / (count - first)]) +=
+                before - loss(v.alone + v.both->weights[k], v.label);
+        v.both->key = v.key;
+        v.both->count++;
+        one->values += v.both->count == 1;
+        one->rows += v.both->count == c->settings->admit;
+        if (v.both->count >= c->settings->admit)
+            learn_cell(&v);
+        learn_effects(&v);
     }
-    measure(sums, count - first, one);
+    one->prior = 0;
+    for (uint32_t k = 1; k < PRIORS; k++)
+        if (begun[k] > begun[one->prior])
+            one->prior = k;
+    measure(sums[one->prior], count - first, one);
+}
+
+// What all other samples say of a sample's pair of values: if margins lagged behind what can be
+// known of it, a cross that says the same over again would gain.
+static double said_by_others(const view *v, const choosing *c, uint32_t prior)
+{
+    const double all = v->both->weights[prior], mass = v->both->mass + priors[prior];
+    double others = all;
+    if (v->both->count <= c->settings->admit)
+        return 0;
+    for (uint32_t k = 0; k < 2; k++) // its own step began at what the others say
+        others = all - (v->label - sigmoid(v->alone + others)) / mass;
+    return others;
+}
+
+// Margins take in the pair.
+static void keep(choosing *c, pair *one)
+{
+    const cross_samples *samples = c->samples;
+    try_pair(c, one, samples->count);
+    for (uint32_t k = 0; k < 2; k++)
+        memset(c->effects[k], 0, samples->columns[one->columns[k]].values * sizeof *c->effects[k]);
+    for (uint64_t i = 0; i < samples->count; i++) {
+        const view v = look(c, one, i);
+        samples->margins[i] = (float)(v.alone + said_by_others(&v, c, one->prior));
+        learn_effects(&v);
+    }
 }
 
 static void show_progress(choosing *c, uint32_t done, bool is_last)
@@ -171,13 +234,29 @@ static const char *name_of(const choosing *c, const rt_config *config, uint32_t 
     return config->stream.table.columns[c->samples->columns[column].column].name;
 }
 
+// Ids are numbers in the order in which values came first.
+static bool is_copy(const cross_samples *samples, uint32_t column)
+{
+    const uint32_t *ids = samples->ids + column * samples->capacity;
+    for (uint32_t i = 0; i < column; i++)
+        if (samples->columns[i].values == samples->columns[column].values &&
+            memcmp(samples->ids + i * samples->capacity, ids, samples->count * sizeof *ids) == 0)
+            return true;
+    return false;
+}
+
 static bool can_pair(const choosing *c, uint32_t column, rt_crosses *crosses)
 {
     const uint32_t values = c->samples->columns[column].values;
-    const bool is_many = (double)c->samples->count < AGAIN_MIN * values;
-    crosses->left_out_one += values < 2;
-    crosses->left_out_many += values >= 2 && is_many;
-    return values >= 2 && !is_many;
+    if (values < 2)
+        crosses->left_out_one++;
+    else if ((double)c->samples->count < AGAIN_MIN * values)
+        crosses->left_out_many++;
+    else if (is_copy(c->samples, column))
+        crosses->left_out_same++;
+    else
+        return true;
+    return false;
 }
 
 static rt_status list_pairs(choosing *c, const rt_config *config, rt_crosses *crosses,
@@ -242,7 +321,7 @@ static void take(choosing *c, const rt_config *config, pair *one, rt_crosses *cr
         strcpy(cross->from[k], name_of(c, config, one->columns[k]));
     choose_name(config, crosses, cross);
     crosses->count++;
-    try_pair(c, one, c->samples->count, true);
+    keep(c, one);
 }
 
 // A cross with as many values as one of its columns is that column again.
@@ -265,7 +344,7 @@ static void choose(choosing *c, const rt_config *config, rt_crosses *crosses)
     uint32_t left = (uint32_t)rt_min_u64(c->pair_count, CANDIDATES);
     while (left > 0 && crosses->count < RT_CROSSES_MAX) {
         for (uint32_t i = 0; i < left; i++)
-            try_pair(c, &c->pairs[i], c->samples->count, false);
+            try_pair(c, &c->pairs[i], c->samples->count);
         qsort(c->pairs, left, sizeof *c->pairs, compare_gains);
         uint32_t at = 0;
         while (at < left && !is_worth(c, &c->pairs[at], crosses->log_loss))
@@ -299,7 +378,7 @@ static void try_all(choosing *c, rt_crosses *crosses)
         crosses->screened = rt_min_u64(count, rt_max_u64(SCREENED_MIN, WORK_MAX / c->pair_count));
     c->begin_ns = rt_now_ns();
     for (uint32_t i = 0; i < c->pair_count; i++) {
-        try_pair(c, &c->pairs[i], crosses->screened, false);
+        try_pair(c, &c->pairs[i], crosses->screened);
         show_progress(c, i + 1, i + 1 == c->pair_count);
     }
     qsort(c->pairs, c->pair_count, sizeof *c->pairs, compare_gains);

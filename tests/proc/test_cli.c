@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_base.h"
+#include "runtime/rt_hash.h"
 #include "tests/support/run_case.h"
 
 #define ARGUMENTS_MAX 12
@@ -54,6 +55,18 @@ static size_t count_of(const char *text, const char *part)
 }
 
 #define SAYS(want, text, ...) must_say((const char *const[]){__VA_ARGS__, NULL}, want, text)
+
+// By a shell: $0 is the program, $1 the case's folder.
+static void must_say_in_shell(const char *command, int want, const char *text)
+{
+    process p = {0};
+    const char *const all[] = {"/bin/sh", "-c", command, process_lanyard(), test_path("."), NULL};
+    const int status = process_run(&p, all, SAY_S);
+    if (status != want || (text && !strstr(p.text, text)))
+        fail_msg("%s: exit status %d, expected %d and \"%s\"; it said:\n%s", command, status, want,
+                 text ? text : "", p.text);
+    process_fini(&p);
+}
 
 static void every_command_has_help(void **state)
 {
@@ -233,6 +246,69 @@ static void hot_rows_go_from_profile_to_sim(void **state)
          "--policies", spec);
 }
 
+// y is 1 where a and b are of the same kind, which neither says alone; c says nothing.
+static void write_crossed_rows(const char *path, bool has_header)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    if (has_header)
+        fprintf(file, "y,a,b,c\n");
+    for (uint64_t i = 0; i < 4000; i++) {
+        const uint64_t any = rt_mix(i + 1), a = any % 6, b = any / 6 % 10, c = any / 60 % 8;
+        fprintf(file, "%d,a%d,b%d,c%d\n", (a & 1) == (b & 1), (int)a, (int)b, (int)c);
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+static const char crossed[] =
+    "{\"stream\": {\"format\": \"table\", \"table\": {\"delimiter\": \",\", \"columns\": [\n"
+    " {\"name\": \"y\", \"kind\": \"label\"}, {\"name\": \"a\", \"kind\": \"categorical\"},\n"
+    " {\"name\": \"b\", \"kind\": \"categorical\"}, {\"name\": \"c\", \"kind\": \"categorical\"}\n"
+    "%s]}}}";
+
+static void write_crossed(const char *name, const char *more)
+{
+    char text[1000];
+    snprintf(text, sizeof text, crossed, more);
+    write_file(test_path(name), text);
+}
+
+// Of a file and of a configuration; what is printed goes into the configuration.
+static void crosses_are_found_and_pasted(void **state)
+{
+    (void)state;
+    static const char entry[] =
+        "{\"name\":\"a x b\",\"kind\":\"categorical\",\"from\":[\"a\",\"b\"]}\n";
+    char rows[320], line[400];
+    write_crossed_rows(test_path("headed.csv"), true);
+    write_crossed_rows(test_path("rows"), false);
+    write_crossed("crossed.json", "");
+    snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
+    SAYS(0, entry, "crosses", test_path("headed.csv"));
+    SAYS(0, entry, "crosses", test_path("crossed.json"), "--set", rows);
+    SAYS(0, "3000 samples (as many as --samples); 3 columns in 3 pairs", "crosses",
+         test_path("crossed.json"), "--set", rows, "--samples", "3000");
+    SAYS(0, "\"rows\": 60,\n      \"row_bytes\": 7680,\n      \"rows_admitted\": 60", "crosses",
+         test_path("crossed.json"), "--set", rows, "--set", "rows.admit=3", "--json");
+    must_say_in_shell("test \"$(\"$0\" crosses \"$1/headed.csv\" 2>\"$1/said\")\" ="
+                      " '{\"name\":\"a x b\",\"kind\":\"categorical\",\"from\":[\"a\",\"b\"]}'"
+                      " && grep 'beside the crosses' \"$1/said\"",
+                      0, NULL);
+    snprintf(line, sizeof line, ",%s", entry);
+    write_crossed("pasted.json", line);
+    SAYS(0, "No cross gains more than chance would: none is proposed", "crosses",
+         test_path("pasted.json"), "--set", rows);
+    SAYS(2, "--label: ", "crosses", test_path("crossed.json"), "--label", "y");
+    SAYS(1, "--label z: no column has this name", "crosses", test_path("headed.csv"), "--label",
+         "z");
+    SAYS(2, "which FILE? One that can be read twice", "crosses", "-");
+    SAYS(2, "--samples \"10\": expected a whole number from 2000", "crosses",
+         test_path("headed.csv"), "--samples", "10");
+    SAYS(1, "stream.format: \"synthetic\" has no columns", "crosses", "configs/demo.json");
+    SAYS(1, "this input has no end", "crosses", test_path("crossed.json"), "--set",
+         "stream.source=http");
+}
+
 // ---- folders and inputs of runs ----------------------------------------------------------------
 
 // A run that reads a pipe which stays open says that it waits, and has its folder for itself; after
@@ -374,18 +450,6 @@ static void a_coordinator_that_ends_early_has_said_why(void **state)
 }
 
 // ---- where it is said ---------------------------------------------------------------------------
-
-// By a shell: $0 is the program, $1 the case's folder.
-static void must_say_in_shell(const char *command, int want, const char *text)
-{
-    process p = {0};
-    const char *const all[] = {"/bin/sh", "-c", command, process_lanyard(), test_path("."), NULL};
-    const int status = process_run(&p, all, SAY_S);
-    if (status != want || (text && !strstr(p.text, text)))
-        fail_msg("%s: exit status %d, expected %d and \"%s\"; it said:\n%s", command, status, want,
-                 text ? text : "", p.text);
-    process_fini(&p);
-}
 
 static void what_cannot_be_said_has_failed(void **state)
 {
@@ -670,10 +734,11 @@ static void closed_descriptors_are_not_files(void **state)
 
 TEST_MAIN(TEST(every_command_has_help), TEST(wrong_usage_is_named),
           TEST(folders_without_a_model_are_named), TEST(a_server_waits_only_where_a_model_may_come),
-          TEST(hot_rows_go_from_profile_to_sim), TEST(a_folder_has_one_run),
-          TEST(an_empty_input_is_an_error), TEST(what_cannot_be_is_refused_once),
-          TEST(a_socket_is_no_input), TEST(a_model_needs_no_input),
-          TEST(a_coordinator_that_ends_early_has_said_why), TEST(what_cannot_be_said_has_failed),
-          TEST(who_reads_no_more_ends_it_in_silence), TEST(an_input_without_end_is_not_waited_for),
-          TEST(what_was_held_out_judges), TEST(a_failure_is_said_once), TEST(q_ends_top),
+          TEST(hot_rows_go_from_profile_to_sim), TEST(crosses_are_found_and_pasted),
+          TEST(a_folder_has_one_run), TEST(an_empty_input_is_an_error),
+          TEST(what_cannot_be_is_refused_once), TEST(a_socket_is_no_input),
+          TEST(a_model_needs_no_input), TEST(a_coordinator_that_ends_early_has_said_why),
+          TEST(what_cannot_be_said_has_failed), TEST(who_reads_no_more_ends_it_in_silence),
+          TEST(an_input_without_end_is_not_waited_for), TEST(what_was_held_out_judges),
+          TEST(a_failure_is_said_once), TEST(q_ends_top),
           TEST_SLOW(what_is_meant_is_said_first, 120), TEST(closed_descriptors_are_not_files))
