@@ -123,7 +123,9 @@ bool cli_holds_rows(const char *path)
     if (file)
         fclose(file);
     bytes[count] = '\0';
-    const char *begin = bytes + strspn(bytes, " \t\r\n");
+    const bool has_mark = count >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0;
+    const char *begin = bytes + 3 * has_mark;
+    begin += strspn(begin, " \t\r\n");
     return count > 0 && (*begin != '{' || strstr(begin, "}\n{") || strstr(begin, "}\r\n{"));
 }
 

@@ -17,9 +17,10 @@ static const float priors[PRIORS] = {0.5F, 3, 20, 100};
 #define ERRORS_MIN 4.0      // a gain of fewer standard errors may be chance, among so many pairs
 #define SHARE_MIN 0.0005    // of the log loss; a smaller gain is not worth its rows
 #define CANDIDATES 24u      // are tried again
-#define WORK_MAX 400000000u // pairs x samples, of the first trial
+#define WORK_MAX 100000000u // pairs x samples, of the first trial
 #define SCREENED_MIN 20000u
 #define AGAIN_MIN 1.05 // samples for each value: ids that come once have nothing to be crossed for
+#define MARGIN_MAX 30.0
 #define PROGRESS_NS UINT64_C(500000000)
 
 typedef struct {
@@ -57,10 +58,12 @@ static double sigmoid(double margin)
     return 1 / (1 + exp(-margin));
 }
 
-static double loss(double margin, bool label)
+// The loss, and the probability of label 1.
+static double judge(double margin, bool label, double *p)
 {
-    const double x = label ? -margin : margin;
-    return x > 30 ? x : log1p(exp(x));
+    const double x = fmin(fmax(margin, -MARGIN_MAX), MARGIN_MAX), e = exp(-x);
+    *p = 1 / (1 + e);
+    return log1p(e) + (label ? 0 : x);
 }
 
 // A Newton step towards what is likeliest, with the curvature of all steps so far.
@@ -128,20 +131,18 @@ static view look(const choosing *c, const pair *one, uint64_t i)
     return v;
 }
 
-static void learn_effects(const view *v)
+static void learn_effects(const view *v, double p)
 {
-    const double p = sigmoid(v->alone);
     learn(v->effects[0], p, v->label);
     learn(v->effects[1], p, v->label);
 }
 
-static void learn_cell(const view *v)
+// p: without the cross; with it, by each prior.
+static void learn_cell(const view *v, double p, const double with[PRIORS])
 {
-    const double p = sigmoid(v->alone);
     v->both->mass += (float)(p * (1 - p));
     for (uint32_t k = 0; k < PRIORS; k++)
-        v->both->weights[k] += (float)(v->label - sigmoid(v->alone + v->both->weights[k])) /
-                               (v->both->mass + priors[k]);
+        v->both->weights[k] += (float)(v->label - with[k]) / (v->both->mass + priors[k]);
 }
 
 // The pair on the first `count` samples, of which the second half is judged.
@@ -153,17 +154,18 @@ static void try_pair(choosing *c, pair *one, uint64_t count)
     one->values = one->rows = 0;
     for (uint64_t i = 0; i < count; i++) {
         const view v = look(c, one, i);
-        const double before = loss(v.alone, v.label);
+        double p, with[PRIORS];
+        const double before = judge(v.alone, v.label, &p);
         for (uint32_t k = 0; k < PRIORS; k++)
             *(i < first ? &begun[k] : &sums[k][(i - first) * BLOCKS / (count - first)]) +=
-                before - loss(v.alone + v.both->weights[k], v.label);
+                before - judge(v.alone + v.both->weights[k], v.label, &with[k]);
         v.both->key = v.key;
         v.both->count++;
         one->values += v.both->count == 1;
         one->rows += v.both->count == c->settings->admit;
         if (v.both->count >= c->settings->admit)
-            learn_cell(&v);
-        learn_effects(&v);
+            learn_cell(&v, p, with);
+        learn_effects(&v, p);
     }
     one->prior = 0;
     for (uint32_t k = 1; k < PRIORS; k++)
@@ -195,25 +197,25 @@ static void keep(choosing *c, pair *one)
     for (uint64_t i = 0; i < samples->count; i++) {
         const view v = look(c, one, i);
         samples->margins[i] = (float)(v.alone + said_by_others(&v, c, one->prior));
-        learn_effects(&v);
+        learn_effects(&v, sigmoid(v.alone));
     }
 }
 
-static void show_progress(choosing *c, uint32_t done, bool is_last)
+static void show_progress(choosing *c, const char *what, uint32_t done, uint32_t of, bool is_last)
 {
     const uint64_t now = rt_now_ns();
     if (!c->settings->progress || (!is_last && now - c->shown_ns < PROGRESS_NS))
         return;
     c->shown_ns = now;
-    fprintf(stderr, "\r%" PRIu32 " of %" PRIu32 " pairs, %.1f pairs/s%s", done, c->pair_count,
+    fprintf(stderr, "\r%s: %" PRIu32 " of %" PRIu32 ", %.1f/s%s", what, done, of,
             done * 1e9 / (double)(now - c->begin_ns + 1), is_last ? "\n" : "   ");
 }
 
 static double held_out_loss(const cross_samples *samples)
 {
-    double sum = 0;
+    double sum = 0, p;
     for (uint64_t i = samples->count / 2; i < samples->count; i++)
-        sum += loss(samples->margins[i], samples->labels[i]);
+        sum += judge(samples->margins[i], samples->labels[i], &p);
     return sum / (double)(samples->count - samples->count / 2);
 }
 
@@ -343,8 +345,11 @@ static void choose(choosing *c, const rt_config *config, rt_crosses *crosses)
 {
     uint32_t left = (uint32_t)rt_min_u64(c->pair_count, CANDIDATES);
     while (left > 0 && crosses->count < RT_CROSSES_MAX) {
-        for (uint32_t i = 0; i < left; i++)
+        c->begin_ns = rt_now_ns();
+        for (uint32_t i = 0; i < left; i++) {
             try_pair(c, &c->pairs[i], c->samples->count);
+            show_progress(c, "the best", i + 1, left, i + 1 == left);
+        }
         qsort(c->pairs, left, sizeof *c->pairs, compare_gains);
         uint32_t at = 0;
         while (at < left && !is_worth(c, &c->pairs[at], crosses->log_loss))
@@ -379,7 +384,7 @@ static void try_all(choosing *c, rt_crosses *crosses)
     c->begin_ns = rt_now_ns();
     for (uint32_t i = 0; i < c->pair_count; i++) {
         try_pair(c, &c->pairs[i], crosses->screened);
-        show_progress(c, i + 1, i + 1 == c->pair_count);
+        show_progress(c, "pairs", i + 1, c->pair_count, i + 1 == c->pair_count);
     }
     qsort(c->pairs, c->pair_count, sizeof *c->pairs, compare_gains);
 }
