@@ -70,12 +70,22 @@ static void print_persons(const rt_guess *guess)
     }
 }
 
+static void print_crosses(const rt_guess *guess, const char *path)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < guess->column_count; i++)
+        count += guess->columns[i].column.kind == RT_COLUMN_CATEGORICAL;
+    if (count >= 2 && strcmp(path, "-") != 0)
+        fprintf(stderr, "which two columns say more together: lanyard crosses %s\n", path);
+}
+
 static void print_guess(const rt_guess *guess, const char *path)
 {
     fprintf(stderr, "%s: %s; %s%" PRIu64 " rows\n", path, guess->layout,
             guess->is_whole ? "" : "looked at the first ", guess->row_count);
     print_columns(guess);
     print_persons(guess);
+    print_crosses(guess, path);
 }
 
 int cli_init(int argc, char **argv)

@@ -276,3 +276,58 @@ void dp_advices_fini(dp_advices *advices)
     rt_free(advices->items);
     *advices = (dp_advices){0};
 }
+
+// The larger batch over what the advice sets, and what it is called where batches are counted so.
+static rt_status enlarge(const dp_sim_config *sim, const dp_advice *advice, rt_config *config,
+                         dp_advice_batch *batch, rt_error *error)
+{
+    const uint64_t share = (uint64_t)config->samples_per_worker * DP_ADVICE_BATCH;
+    const uint64_t rows = share * sim->schema->keys_per_sample_max;
+    char line[64];
+    rt_status status = RT_OK;
+    for (uint32_t l = 0; l < DP_ADVICE_LINES && !status; l++)
+        if (*advice->lines[l])
+            status = rt_config_set(config, advice->lines[l], error);
+    if (sim->config->samples_per_worker > 0)
+        snprintf(batch->lines[0], sizeof batch->lines[0], "batch.samples_per_worker=%" PRIu64,
+                 share);
+    else
+        snprintf(batch->lines[0], sizeof batch->lines[0], "batch.samples=%" PRIu64,
+                 (uint64_t)rt_config_batch(sim->config, sim->config->worker_count) *
+                     DP_ADVICE_BATCH);
+    if (config->cache.rows < rows)
+        snprintf(batch->lines[1], sizeof batch->lines[1], "cache.rows=%" PRIu64, rows);
+    snprintf(line, sizeof line, "batch.samples_per_worker=%" PRIu64, share);
+    if (!status)
+        status = rt_config_set(config, line, error);
+    if (!status && *batch->lines[1])
+        status = rt_config_set(config, batch->lines[1], error);
+    if (!status)
+        status = rt_config_check(config, error);
+    return status;
+}
+
+rt_status dp_advise_batch(const dp_sim_config *like, uint32_t iterations, const dp_advice *advice,
+                          dp_advice_batch *batch, rt_error *error)
+{
+    dp_sim_config sim = *like;
+    dp_sim_result result;
+    rt_config config;
+    dp_advice larger;
+    rt_assert(advice->predicted_s > 0);
+    *batch = (dp_advice_batch){0};
+    if (copy_for(like->config, iterations, &config))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    sim.config = &config;
+    sim.progress = false;
+    rt_status status = enlarge(like, advice, &config, batch, error);
+    lengthen(&config);
+    if (!status)
+        status = dp_sim_run(&sim, &result, error);
+    if (!status) {
+        judge(&config, &result, &larger);
+        batch->rate = DP_ADVICE_BATCH * advice->predicted_s / larger.predicted_s;
+    }
+    rt_config_fini(&config);
+    return status;
+}

@@ -29,6 +29,13 @@ typedef struct {
     uint64_t keys;       // distinct ones that the stream had in the time of a simulation
 } dp_advices;
 
+#define DP_ADVICE_BATCH 4u // times as many samples
+
+typedef struct {
+    char lines[2][64]; // settings over those of the advice; empty: none
+    double rate;       // samples per second over those of the advice
+} dp_advice_batch;
+
 // Simulates every combination for `iterations` batches (at least DP_ADVICE_ITERATIONS_MIN), of
 // which the second half counts: so the work is bounded by their number, whatever the stream. Where
 // copies may lack s updates, they move once in s + 1 iterations: there it is 2 (s + 1), if that is
@@ -40,5 +47,10 @@ typedef struct {
 rt_status dp_advise(const dp_sim_config *sim, uint32_t iterations, dp_advices *advices,
                     rt_error *error);
 void dp_advices_fini(dp_advices *advices);
+
+// What DP_ADVICE_BATCH times as many samples in a batch would do for an advice of the same sim and
+// iterations, whose predicted_s is known; with caches that hold its micro-batches. Errors as above.
+rt_status dp_advise_batch(const dp_sim_config *sim, uint32_t iterations, const dp_advice *advice,
+                          dp_advice_batch *batch, rt_error *error);
 
 #endif

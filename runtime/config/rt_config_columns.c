@@ -102,7 +102,7 @@ static const rt_config_key column_members[] = {
          "from", column_from, from, from_count, "[]", "",
          "Earlier columns that this one is made from, by name. It then has no cell of its own. One "
          "name copies that column; two to four names form a cross, an id of all their ids together "
-         "(categorical)."),
+         "(categorical); `lanyard crosses` finds some."),
      .is_brief = true},
     {LIST_ROW("edges", column_edges, edges, edge_count, "[]", "", "For `transform` bucket."),
      .is_brief = true},

@@ -245,8 +245,9 @@ static rt_status check(const rt_config *config, const rt_schema *schema, rt_erro
 {
     if (!rt_format_has(config->stream.format, RT_HAS_COLUMNS))
         return rt_fail(error, RT_CONFIG,
-                       "stream.format: \"%s\" has no columns of its own, expected \"table\" or "
-                       "\"json\" with stream.table.columns: only these can have crosses",
+                       "stream.format: \"%s\" has no columns that could be crossed, expected "
+                       "\"table\" or \"json\" with stream.table.columns, such as the file "
+                       "configs/formats/criteo.json for Criteo's lines",
                        rt_config_choice_name("stream.format", (int)config->stream.format));
     if (schema->class_count > 0)
         return rt_fail(error, RT_CONFIG,

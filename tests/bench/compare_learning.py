@@ -2,12 +2,18 @@
 """How well does a run learn with nothing but its columns said?
 
     compare_learning.py PROGRAM [--data DIR] [--rows N] [--workers 1,4]
+    compare_learning.py PROGRAM --crosses [--data DIR] [--rows N] [--seeds 3]
 
 Log loss over whole runs and over their last fifth, each batch judged before it is trained on, rows
 in time order: the first 100,000 of Criteo, MovieLens sorted by time, Avazu (DIR, ../shared/data),
 and two files that are made up: labels that are rarely 1, and users who come in sessions. Beside it
 FTRL-Proximal in this file, a step after every row, and Vowpal Wabbit where its package is
 installed (pip install vowpalwabbit). Prints a table in Markdown.
+
+--crosses: what `lanyard crosses` proposes for each set, and the losses of models with and without
+it, the mean of some seeds. Two more sets are made up: of 200 x 200 pairs of values each moves the
+log-odds by 1.5, up or down. In "pairs" every pair has a sign of its own; in "kinds" it is the
+product of the signs of the two values.
 """
 import argparse
 import json
@@ -61,6 +67,26 @@ def made_up(rate, session):
                {"name": "item", "kind": "categorical"}]
     config = {"stream": {"format": "table", "table": {"delimiter": ",", "columns": columns}}}
     return rows, config, lambda cells: (float(cells[0]), ["u" + cells[1], "i" + cells[2]])
+
+
+def crossed(of_kinds):
+    draw = random.Random(3)
+    sizes = [3, 8, 200, 50, 100, 300, 12, 200]
+    own = [[draw.gauss(0, 0.35) for _ in range(size)] for size in sizes]
+    signs = [[draw.choice((-1, 1)) for _ in range(200)] for _ in range(2)]
+    pairs, rows = {}, []
+    for _ in range(100000):
+        values = [int(size * draw.random() ** 1.5) for size in sizes]
+        both = values[2], values[7]
+        if of_kinds:
+            sign = signs[0][both[0]] * signs[1][both[1]]
+        else:
+            sign = pairs.setdefault(both, draw.choice((-1, 1)))
+        odds = sum(of[value] for of, value in zip(own, values)) - 1 + 1.5 * sign
+        rows.append("%d,%s" % (draw.random() < 1 / (1 + math.exp(-odds)), ",".join(map(str, values))))
+    columns = [{"name": "y", "kind": "label"}] + [
+        {"name": "c%d" % i, "kind": "categorical"} for i in range(len(sizes))]
+    return rows, {"stream": {"format": "table", "table": {"delimiter": ",", "columns": columns}}}, None
 
 
 SETS = {"Criteo": criteo, "MovieLens": movielens, "Avazu": avazu,
@@ -121,6 +147,50 @@ def lanyard(program, folder, config, sets):
     return summary["logloss"], summary["logloss_last_fifth"]
 
 
+def with_crosses(program, folder, config):
+    """What is proposed, and a configuration with it."""
+    path = os.path.join(folder, "config.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    said = subprocess.run([program, "crosses", path, "--json"], check=True, stdout=subprocess.PIPE).stdout
+    found = json.loads(said)["crosses"]
+    said = subprocess.run([program, "check", path], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    columns = json.loads(said)["stream"]["table"]["columns"] + [one["column"] for one in found]
+    stream = dict(config["stream"], table={"columns": columns})
+    return found, dict(config, stream=stream)
+
+
+def compare_crosses(arguments):
+    models = {"wdl": [], "dcn": ["model.name=dcn"], "dfm": ["model.name=dfm"],
+              "dfm, row rate 0.01": ["model.name=dfm", "optimizer.rows.learning_rate=0.01"]}
+    sets = dict(SETS, pairs=lambda data: crossed(False), kinds=lambda data: crossed(True))
+    named = {"Criteo": {"include": os.path.join(FORMATS, "criteo.json")}}
+    print("| rows | proposed | gain | its rows | wdl with it | %s |" % " | ".join(models))
+    print("|---%s|" % ("|---" * (4 + len(models))))
+    for name in ("Criteo", "Avazu", "MovieLens", "pairs", "kinds"):
+        rows, config, _ = sets[name](arguments.data)
+        has_header = name == "Avazu"
+        rows = rows[:arguments.rows + has_header] if arguments.rows else rows
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rows")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("\n".join(rows) + "\n")
+            config = dict(named.get(name, config), version=1)
+            config["stream"] = dict(config.get("stream", {}), files=path)
+            found, wider = with_crosses(arguments.program, folder, config)
+            cells = [", ".join(one["column"]["name"] for one in found) or "none",
+                     ", ".join("%.4f ± %.4f" % (one["gain"], one["standard_error"]) for one in found),
+                     ", ".join(str(one["rows"]) for one in found)]
+            runs = [(wider, [])] if found else []
+            runs += [(config, sets_of) for sets_of in models.values()]
+            cells += [] if found else [""]
+            for one, own in runs:
+                losses = [lanyard(arguments.program, folder, one, own + ["seed=%d" % seed])
+                          for seed in range(1, arguments.seeds + 1)]
+                cells.append(" / ".join("%.4f" % (sum(some) / len(some)) for some in zip(*losses)))
+            print("| %s | %s |" % (name, " | ".join(cells)), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("program")
@@ -128,7 +198,12 @@ def main():
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--workers", default="1,4")
     parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--crosses", action="store_true")
+    parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.crosses:
+        compare_crosses(arguments)
+        return
     results = {}
     for name in arguments.sets.split(","):
         try:

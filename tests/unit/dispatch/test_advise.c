@@ -104,6 +104,37 @@ static void the_first_choice_is_what_sim_says(void **state)
     rt_config_fini(&a.config);
 }
 
+// Four times the batch: what sim says with those settings, in samples per second.
+static void a_larger_batch_is_what_sim_says(void **state)
+{
+    (void)state;
+    asked a, again;
+    dp_advices advices;
+    dp_advice_batch batch;
+    rt_error error = {0};
+    ASK(&a, NULL);
+    assert_int_equal(dp_advise(&a.sim, ITERATIONS, &advices, NULL), RT_OK);
+    const dp_advice *last = &advices.items[advices.count - 1];
+    assert_int_equal(last->consistency.staleness, 0);
+    if (dp_advise_batch(&a.sim, ITERATIONS, last, &batch, &error))
+        fail_msg("%s", error.text);
+    assert_string_equal(batch.lines[0], "batch.samples_per_worker=16");
+    ASK(&again, last->lines[0], last->lines[1], last->lines[2], last->lines[3], last->lines[4],
+        batch.lines[0]);
+    if (*batch.lines[1]) { // its cache was too small
+        assert_string_equal(batch.lines[1], "cache.rows=416");
+        config_must_set(&again.config, batch.lines[1]);
+    }
+    const dp_sim_result result = simulate(&again);
+    assert_true(batch.rate == 4 * last->predicted_s / predicted_s(&result));
+    assert_true(batch.rate > 1 && batch.rate <= 4);
+    rt_config_fini(&again.config);
+    config_must_set(&a.config, "stream.samples_max=300");
+    assert_int_equal(dp_advise_batch(&a.sim, ITERATIONS, last, &batch, &error), RT_DATA);
+    dp_advices_fini(&advices);
+    rt_config_fini(&a.config);
+}
+
 static bool has_line(const dp_advice *one, const char *line)
 {
     bool found = false;
@@ -329,7 +360,8 @@ static void rows_bound_what_a_worker_gets(void **state)
     rt_config_fini(&a.config);
 }
 
-TEST_MAIN(TEST(the_first_choice_is_what_sim_says), TEST(staleness_is_tried),
-          TEST_SLOW(a_narrow_ps_is_got_round, 120), TEST(stale_copies_are_seen_to_move),
-          TEST(the_work_is_bounded), TEST(caches_that_are_too_small), TEST(the_best_fixed_set),
+TEST_MAIN(TEST(the_first_choice_is_what_sim_says), TEST(a_larger_batch_is_what_sim_says),
+          TEST(staleness_is_tried), TEST_SLOW(a_narrow_ps_is_got_round, 120),
+          TEST(stale_copies_are_seen_to_move), TEST(the_work_is_bounded),
+          TEST(caches_that_are_too_small), TEST(the_best_fixed_set),
           TEST(free_micro_batches_need_no_bounds), TEST(rows_bound_what_a_worker_gets))
