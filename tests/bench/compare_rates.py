@@ -5,7 +5,7 @@
 
 Each setting differs from the defaults in what it names. Log loss over whole runs, each batch judged
 before it is trained on, rows in the order of their files: criteo_kaggle_100k (configs/criteo.json),
-movielens_100k (configs/movielens.json), avazu_10k (configs/formats/avazu.json, batches of 256) and
+movielens_100k (configs/movielens.json), avazu_10k (configs/formats/avazu.json, batches of 64) and
 100,000 generated rows (configs/demo.json); others up to 1,024 a batch, which grows
 with the samples before it where batch.samples counts. First the defaults, with --seeds
 seeds: mean and, in brackets, smallest and largest. Data: $LANYARD_DATA or ../shared/data.
