@@ -6,25 +6,21 @@
 #include <stdlib.h>
 
 #include "runtime/guess/rt_crosses_parts.h"
+#include "runtime/rt_chains.h"
 
-#define SLOTS_MIN (UINT64_C(1) << 12)
 #define BATCH 4096u
 #define RATE 0.1f // of the logistic of all columns, as FTRL-Proximal has it
 #define BINS 128u // of a number: half octaves
 #define PROGRESS_NS UINT64_C(500000000)
 
-// One value of one column.
+// One value of one column, by its key.
 typedef struct {
-    uint64_t key;
     float weight, square; // of the logistic
     uint32_t id;          // within its field, from 0
-    uint32_t count;       // 0: free
+    uint32_t unused;
 } value;
 
-typedef struct {
-    value *slots;
-    uint64_t slot_count, used, slot_count_max;
-} table;
+#define VALUE_BYTES (sizeof(value) + 16) // with its places in rt_chains
 
 typedef struct {
     float weight, square;
@@ -34,41 +30,38 @@ typedef struct {
     const rt_crosses_settings *settings;
     rt_crosses *crosses;
     cross_samples *samples;
-    table table;
+    rt_chains values;
     int32_t places[RT_FIELDS_MAX];     // of a field among the paired ones; -1: not paired
     uint32_t id_counts[RT_FIELDS_MAX]; // distinct values of a field
     term bias, *bins;                  // dense_count x BINS x 2
     uint64_t begin_ns, shown_ns;
 } reading;
 
-static value *find(value *slots, uint64_t slot_count, uint64_t key)
+// Room for so many values more. RT_AGAIN: not within half of the memory, which they have while they
+// grow.
+static rt_status reserve(reading *r, uint32_t key_count)
 {
-    uint64_t slot = rt_mix(key) & (slot_count - 1);
-    while (slots[slot].count != 0 && slots[slot].key != key)
-        slot = (slot + 1) & (slot_count - 1);
-    return &slots[slot];
+    const uint64_t needed = (uint64_t)r->values.items.count + key_count;
+    if (needed > r->values.items.capacity &&
+        (needed + r->values.items.capacity) * 2 * VALUE_BYTES > r->settings->memory_max / 2)
+        return RT_AGAIN;
+    return rt_chains_reserve(&r->values, key_count);
 }
 
-// RT_AGAIN: not within the bound.
-static rt_status reserve(table *t, uint64_t key_count)
+static value *find(const reading *r, uint64_t key)
 {
-    uint64_t slot_count = t->slot_count;
-    while (t->used + key_count > slot_count / 4 * 3)
-        slot_count *= 2;
-    if (slot_count == t->slot_count)
-        return RT_OK;
-    if (slot_count > t->slot_count_max)
-        return RT_AGAIN;
-    value *slots = rt_alloc(slot_count, sizeof *slots);
-    if (!slots)
-        return RT_NO_MEMORY;
-    for (uint64_t i = 0; i < t->slot_count; i++)
-        if (t->slots[i].count)
-            *find(slots, slot_count, t->slots[i].key) = t->slots[i];
-    rt_free(t->slots);
-    t->slots = slots;
-    t->slot_count = slot_count;
-    return RT_OK;
+    const uint32_t number = rt_chains_first(&r->values, key);
+    return number == RT_NO_ITEM ? NULL : rt_chains_item(&r->values, number);
+}
+
+static value *find_or_add(reading *r, uint64_t key)
+{
+    value *one = find(r, key);
+    if (one)
+        return one;
+    one = rt_chains_item(&r->values, rt_chains_add(&r->values, key));
+    one->id = r->id_counts[rt_key_field(key)]++;
+    return one;
 }
 
 static term *bin_of(reading *r, uint32_t column, double x)
@@ -97,12 +90,7 @@ static void learn(reading *r, const rt_batch *batch, uint32_t i, bool label)
     for (uint32_t k = batch->key_offsets[i]; k < batch->key_offsets[i + 1]; k++) {
         const uint64_t key = batch->keys[k];
         const uint32_t field = rt_key_field(key);
-        value *one = find(r->table.slots, r->table.slot_count, key);
-        if (one->count == 0) {
-            *one = (value){.key = key, .id = r->id_counts[field]++};
-            r->table.used++;
-        }
-        one->count++;
+        const value *one = find_or_add(r, key);
         margin += one->weight;
         if (r->places[field] >= 0)
             samples->ids[(size_t)r->places[field] * samples->capacity + at] = one->id;
@@ -116,7 +104,7 @@ static void learn(reading *r, const rt_batch *batch, uint32_t i, bool label)
         step(&one->weight, &one->square, slope);
     }
     for (uint32_t k = batch->key_offsets[i]; k < batch->key_offsets[i + 1]; k++) {
-        value *one = find(r->table.slots, r->table.slot_count, batch->keys[k]);
+        value *one = find(r, batch->keys[k]);
         step(&one->weight, &one->square, slope);
     }
 }
@@ -127,8 +115,7 @@ static rt_status learn_batch(reading *r, const rt_batch *batch)
         const size_t label = (size_t)i * batch->label_count;
         if (batch->is_weighted && batch->weights[label] <= 0)
             continue; // it has no label
-        const rt_status status =
-            reserve(&r->table, batch->key_offsets[i + 1] - batch->key_offsets[i]);
+        const rt_status status = reserve(r, batch->key_offsets[i + 1] - batch->key_offsets[i]);
         if (status)
             return status;
         learn(r, batch, i, batch->labels[label] > 0);
@@ -220,22 +207,19 @@ static void describe_columns(reading *r)
 static rt_status init(reading *r, const rt_config *config, const rt_schema *schema, rt_error *error)
 {
     cross_samples *samples = r->samples;
-    const uint64_t half = r->settings->memory_max / 2; // the other half is the table's
+    const uint64_t half = r->settings->memory_max / 2; // the other half is that of values
     for (uint32_t field = 0; field < RT_FIELDS_MAX; field++)
         r->places[field] = -1;
     choose_columns(r, config);
     const uint64_t bytes = CROSS_BYTES + samples->column_count * sizeof *samples->ids;
     samples->capacity = rt_min_u64(r->settings->samples_max, half / bytes);
-    r->table = (table){.slot_count = SLOTS_MIN, .slot_count_max = SLOTS_MIN};
-    while (r->table.slot_count_max <= half / (4 * sizeof *r->table.slots))
-        r->table.slot_count_max *= 2;
     samples->ids =
         rt_alloc(samples->capacity * rt_max_u64(1, samples->column_count), sizeof(uint32_t));
     samples->margins = rt_alloc(samples->capacity, sizeof *samples->margins);
     samples->labels = rt_alloc(samples->capacity, sizeof *samples->labels);
-    r->table.slots = rt_alloc(r->table.slot_count, sizeof *r->table.slots);
     r->bins = rt_alloc((size_t)(schema->dense_count + 1) * 2 * BINS, sizeof *r->bins);
-    if (samples->ids && samples->margins && samples->labels && r->table.slots && r->bins)
+    if (samples->ids && samples->margins && samples->labels && r->bins &&
+        rt_chains_init(&r->values, sizeof(value)) == RT_OK)
         return RT_OK;
     return rt_fail(error, RT_NO_MEMORY, "out of memory: samples of %" PRIu32 " columns",
                    samples->column_count);
@@ -293,7 +277,7 @@ rt_status rt_crosses_find(const rt_config *config, const rt_crosses_settings *se
         if (!status)
             status = read_stream(r, config, error);
         describe_columns(r);
-        rt_free(r->table.slots);
+        rt_chains_fini(&r->values);
         rt_free(r->bins);
     }
     rt_free(r);

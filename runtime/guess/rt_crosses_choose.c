@@ -13,11 +13,11 @@
 #define PRIORS 4u
 static const float priors[PRIORS] = {0.5F, 3, 20, 100};
 
-#define BLOCKS 20u          // of held out samples, by which the error of a gain is estimated
-#define ERRORS_MIN 4.0      // a gain of fewer standard errors may be chance, among so many pairs
-#define SHARE_MIN 0.0005    // of the log loss; a smaller gain is not worth its rows
-#define CANDIDATES 24u      // are tried again
-#define WORK_MAX 100000000u // pairs x samples, of the first trial
+#define BLOCKS 20u         // of held out samples, by which the error of a gain is estimated
+#define ERRORS_MIN 4.0     // a gain of fewer standard errors may be chance, among so many pairs
+#define SHARE_MIN 0.0005   // of the log loss; a smaller gain is not worth its rows
+#define CANDIDATES 12u     // are tried again
+#define WORK_MAX 40000000u // pairs x samples, of the first trial
 #define SCREENED_MIN 20000u
 #define AGAIN_MIN 1.05 // samples for each value: ids that come once have nothing to be crossed for
 #define MARGIN_MAX 30.0
@@ -351,6 +351,8 @@ static void choose(choosing *c, const rt_config *config, rt_crosses *crosses)
             show_progress(c, "the best", i + 1, left, i + 1 == left);
         }
         qsort(c->pairs, left, sizeof *c->pairs, compare_gains);
+        while (left > 0 && c->pairs[left - 1].gain <= 0)
+            left--;
         uint32_t at = 0;
         while (at < left && !is_worth(c, &c->pairs[at], crosses->log_loss))
             at++;

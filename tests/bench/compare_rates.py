@@ -50,6 +50,10 @@ SETTINGS = [
     ("dense gradients clipped at 0.1", [D + "clip_norm=0.1"]),
     ("rows start at 0.001", ["model.init_scale=0.001"]),
     ("rows start at 0.1", ["model.init_scale=0.1"]),
+    ("rows of 4 numbers", ["model.embedding_dim=4"]),
+    ("rows of 64 numbers", ["model.embedding_dim=64"]),
+    ("an MLP of 64, 32", ["model.mlp=[64,32]"]),
+    ("an MLP of 8", ["model.mlp=[8]"]),
 ]
 
 
