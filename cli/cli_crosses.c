@@ -73,10 +73,15 @@ static void print_table(const options_given *given, const rt_config *config,
 {
     char again[32], name[4 * RT_NAME_MAX];
     say_what_was_tried(given, crosses);
-    if (crosses->count == 0) {
+    if (crosses->count == 0)
         fprintf(stderr, "No cross gains more than chance would: none is proposed\n");
-        return;
+    if (*crosses->refused.name) {
+        shown(crosses->refused.name, name);
+        fprintf(stderr, "The best of the others: %s, with a gain of %.5f +- %.5f\n", name,
+                crosses->refused.gain, crosses->refused.error);
     }
+    if (crosses->count == 0)
+        return;
     snprintf(again, sizeof again, "%" PRIu32 " times", given->settings.admit);
     fprintf(stderr, "\n%10s %9s %7s %10s %10s %10s  %s\n", "gain", "+-", "", "rows", "MB", again,
             "cross");

@@ -35,7 +35,8 @@ typedef enum { RT_CROSSES_INPUT, RT_CROSSES_SAMPLES, RT_CROSSES_MEMORY } rt_cros
 typedef struct {
     rt_crosses_one items[RT_CROSSES_MAX]; // count: in the order in which they were chosen
     uint32_t count;
-    uint32_t columns;                     // that were paired
+    rt_crosses_one refused; // the best of those that gain too little; name "": none gains
+    uint32_t columns;       // that were paired
     uint32_t left_out_many, left_out_one; // columns of ids that do not come again, of one value
     uint32_t left_out_same;  // columns that tell the same values apart as one before them
     uint32_t left_out_other; // columns of several values, crosses, ones without name

@@ -314,16 +314,14 @@ static void choose_name(const rt_config *config, const rt_crosses *crosses, rt_c
     memcpy(cross->name, text, strlen(text) + 1);
 }
 
-static void take(choosing *c, const rt_config *config, pair *one, rt_crosses *crosses)
+static void describe(const choosing *c, const rt_config *config, const pair *one,
+                     const rt_crosses *crosses, rt_crosses_one *cross)
 {
-    rt_crosses_one *cross = &crosses->items[crosses->count];
     *cross = (rt_crosses_one){
         .gain = one->gain, .error = one->error, .values = one->values, .rows = one->rows};
     for (uint32_t k = 0; k < 2; k++)
         strcpy(cross->from[k], name_of(c, config, one->columns[k]));
     choose_name(config, crosses, cross);
-    crosses->count++;
-    keep(c, one);
 }
 
 // A cross with as many values as one of its columns is that column again.
@@ -356,9 +354,14 @@ static void choose(choosing *c, const rt_config *config, rt_crosses *crosses)
         uint32_t at = 0;
         while (at < left && !is_worth(c, &c->pairs[at], crosses->log_loss))
             at++;
-        if (at == left)
+        if (at == left) {
+            if (left > 0)
+                describe(c, config, &c->pairs[0], crosses, &crosses->refused);
             return;
-        take(c, config, &c->pairs[at], crosses);
+        }
+        describe(c, config, &c->pairs[at], crosses, &crosses->items[crosses->count]);
+        crosses->count++;
+        keep(c, &c->pairs[at]);
         memmove(&c->pairs[at], &c->pairs[at + 1], (left - at - 1) * sizeof *c->pairs);
         left--;
     }

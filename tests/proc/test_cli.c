@@ -298,6 +298,11 @@ static void crosses_are_found_and_pasted(void **state)
     write_crossed("pasted.json", line);
     SAYS(0, "No cross gains more than chance would: none is proposed", "crosses",
          test_path("pasted.json"), "--set", rows);
+    SAYS(0, "which two columns say more together: lanyard crosses", "init",
+         test_path("headed.csv"));
+    write_file(test_path("marked.json"), "\xef\xbb\xbf{\"stream\": {\"format\": \"criteo\"}}\n");
+    SAYS(1, "stream.format: \"criteo\" has no columns that could be crossed", "crosses",
+         test_path("marked.json"), "--set", rows);
     SAYS(2, "--label: ", "crosses", test_path("crossed.json"), "--label", "y");
     SAYS(1, "--label z: no column has this name", "crosses", test_path("headed.csv"), "--label",
          "z");

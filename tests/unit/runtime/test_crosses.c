@@ -179,6 +179,8 @@ static void where_nothing_is_planted_nothing_is_found(void **state)
     if (crosses.count > 0)
         fail_msg("%s, with a gain of %g", crosses.items[0].name, crosses.items[0].gain);
     assert_true(crosses.log_loss > 0.3 && crosses.log_loss < 0.693);
+    const rt_crosses_one *best = &crosses.refused;
+    assert_true(!*best->name || (best->gain > 0 && best->gain < 4 * best->error));
 }
 
 // The stronger one first; of the other one what it gains beside the first.
