@@ -1,7 +1,7 @@
 // Completion for bash and zsh, made from the tables of commands and keys.
 #include <string.h>
 
-#include "cli/cli_completion.h"
+#include "cli/cli_help.h"
 #include "cli/cli_words.h"
 
 // What may follow, by its name in the usage.

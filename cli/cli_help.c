@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "cli/cli_completion.h"
-#include "cli/cli_manual.h"
 #include "cli/cli_words.h"
 #include "edge_worker/collective/ew_collective.h"
 #include "runtime/config/rt_sources.h"

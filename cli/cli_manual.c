@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cli/cli_manual.h"
+#include "cli/cli_help.h"
 #include "cli/cli_words.h"
 #include "runtime/rt_build.h"
 #include "runtime/rt_roff.h"

@@ -43,7 +43,7 @@ typedef struct {
     uint32_t rank, box_workers; // 0: it was not said
     char coordinator[RT_NAME_MAX + 16], standby[RT_NAME_MAX + 16];
     int up_fd;       // of a shard under `up`, a socket to it; -1: none
-    char leader[32]; // in the working directory: who led the run (rt_leader.h)
+    char leader[32]; // in the working directory: who led the run (rt_leader.c)
     rt_notify notify;
 } member_arguments;
 

@@ -1,4 +1,4 @@
-#include "edge_worker/ew_peers.h"
+#include "edge_worker/ew_run.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "edge_worker/ew_saving.h"
+#include "edge_worker/ew_run.h"
 
 void ew_saving_fini(ew_saving *saving)
 {

@@ -1,4 +1,4 @@
-#include "ps_lite/ps_aggregate.h"
+#include "ps_lite/ps_shard_parts.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "ps_lite/ps_images.h"
+#include "ps_lite/ps_shard.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "ps_lite/ps_left.h"
+#include "ps_lite/ps_shard_parts.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "ps_lite/ps_outbox.h"
+#include "ps_lite/ps_shard_parts.h"
 
 // Pulls in flight belong to few iterations; with more, the oldest open message goes out unfilled.
 #define OPEN_MAX 4

@@ -1,4 +1,4 @@
-#include "ps_lite/ps_parked.h"
+#include "ps_lite/ps_shard_parts.h"
 
 #include "runtime/rt_chains.h"
 

@@ -1,4 +1,4 @@
-// Rows that outlive a shard, for the shard of the next start (ps_images.h).
+// Rows that outlive a shard, for the shard of the next start (ps_images.c).
 #include "ps_lite/ps_shard_parts.h"
 
 struct ps_kept {

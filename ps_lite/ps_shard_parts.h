@@ -9,13 +9,176 @@
 
 #include <string.h>
 
-#include "ps_lite/ps_aggregate.h"
 #include "ps_lite/ps_dense.h"
-#include "ps_lite/ps_left.h"
-#include "ps_lite/ps_outbox.h"
-#include "ps_lite/ps_parked.h"
 #include "ps_lite/ps_shard.h"
+#include "ps_lite/ps_table.h"
 #include "runtime/numbers/rt_coding.h"
+#include "runtime/rt_base.h"
+#include "runtime/wire/rt_wire.h"
+
+// ---- ps_left.c --------------------------------------------------------------------------------
+
+// Keys whose rows have left a shard for another one (ps.homes "planned"), since which cut.
+//
+// A file of changes names them, for the files that it builds on have their rows. As many as left
+// since the newest complete checkpoint, and in the time of the one before it. One thread.
+
+typedef struct {
+    uint64_t key;
+    uint32_t cut; // the last one before it left
+    uint32_t unused;
+} ps_left_key;
+
+typedef struct {
+    ps_left_key *keys;
+    uint32_t count, capacity;
+    uint32_t cut; // iteration of the last one, or of the checkpoint that was loaded
+} ps_left;
+
+void ps_left_fini(ps_left *left);
+
+// RT_NO_MEMORY.
+rt_status ps_left_add(ps_left *left, uint64_t key);
+
+// A cut of an iteration whose changes are those since base: nobody asks for what left before that.
+void ps_left_cut(ps_left *left, uint32_t iteration, uint32_t base);
+
+// Those that left after the cut of iteration base and have no row in the table now: *keys_p, which
+// is the caller's, ascending. RT_NO_MEMORY.
+rt_status ps_left_since(const ps_left *left, const ps_table *table, uint32_t base,
+                        uint64_t **keys_p, uint32_t *count_p);
+
+// ---- ps_aggregate.c ---------------------------------------------------------------------------
+
+// Gradients of (key, iteration) that wait until all workers of their mask are in.
+//
+// For one thread. Gradients are kept apart until the sum is taken, because the sum is made in
+// worker order whatever the order of arrival. Storage grows up to a bound, then stays.
+
+typedef struct ps_aggregates ps_aggregates;
+
+typedef struct {
+    uint64_t key;
+    uint64_t mask;      // workers of the sum
+    uint64_t arrived;   // of them
+    uint32_t iteration; // the version that the sum makes
+    uint32_t base;      // the version that it applies to
+    uint32_t step;      // of a gradient: as in rt_wire_grad
+    uint32_t pulls;     // of a change (ps_shard_delta.c): as in rt_wire_delta
+    uint64_t place;     // likewise: where the step stands (rt_optimizer_place)
+    uint32_t gradients; // list in worker order; internal
+} ps_aggregate;
+
+// RT_NO_MEMORY leaves *aggregates_p untouched.
+rt_status ps_aggregates_create(uint32_t dim, ps_aggregates **aggregates_p);
+void ps_aggregates_destroy(ps_aggregates *aggregates);
+
+// Room for count more sums and count more gradients; pointers from find may move. RT_NO_MEMORY.
+rt_status ps_aggregates_reserve(ps_aggregates *aggregates, uint32_t count);
+
+// NULL when there is none. Pointers are valid until the next reserve or close.
+ps_aggregate *ps_aggregates_find(ps_aggregates *aggregates, uint64_t key, uint32_t iteration);
+
+// Walks over the sums of a key, in no order: NULL starts, NULL ends.
+ps_aggregate *ps_aggregates_next(ps_aggregates *aggregates, uint64_t key,
+                                 const ps_aggregate *after);
+
+// A new, empty sum, after a reserve. The caller fills the rest in.
+ps_aggregate *ps_aggregates_open(ps_aggregates *aggregates, uint64_t key, uint32_t iteration);
+
+// Copies a worker's gradient (dim floats, any alignment), after a reserve.
+void ps_aggregates_add(ps_aggregates *aggregates, ps_aggregate *aggregate, uint32_t worker,
+                       const void *gradient);
+
+// ((g_a + g_b) + g_c) + ... in ascending worker order, over all that are in.
+void ps_aggregates_sum(const ps_aggregates *aggregates, const ps_aggregate *aggregate, float *sum);
+
+// Forgets the sum and its gradients.
+void ps_aggregates_close(ps_aggregates *aggregates, ps_aggregate *aggregate);
+
+uint32_t ps_aggregates_count(const ps_aggregates *aggregates);
+uint32_t ps_aggregates_gradients(const ps_aggregates *aggregates); // buffered now
+
+// ---- ps_parked.c ------------------------------------------------------------------------------
+
+// Pulls that wait for a version their row does not have yet.
+//
+// A multimap key -> pulls, for one thread. Storage grows up to a bound given at creation, then
+// stays. Pulls of one key come out by version, those of one version in the order they were parked.
+
+typedef struct ps_parked ps_parked;
+
+typedef struct {
+    uint64_t key;
+    uint64_t iteration; // of the pull's message
+    uint32_t version;   // that is awaited
+    uint32_t tag;
+    uint32_t worker;
+} ps_parked_pull;
+
+rt_status ps_parked_create(ps_parked **parked_p);
+void ps_parked_destroy(ps_parked *parked);
+
+// Room for count more. RT_NO_MEMORY: unchanged.
+rt_status ps_parked_reserve(ps_parked *parked, uint32_t count);
+
+// After a reserve.
+void ps_parked_add(ps_parked *parked, const ps_parked_pull *pull);
+
+// Takes out the next pull of the key that awaits at most version; false when there is none.
+bool ps_parked_take(ps_parked *parked, uint64_t key, uint32_t version, ps_parked_pull *pull);
+
+uint32_t ps_parked_count(const ps_parked *parked);
+
+// ---- ps_outbox.c ------------------------------------------------------------------------------
+
+// Messages on their way from a shard to its workers.
+//
+// Records gather in open messages, one per (worker, type, iteration), each sent when it is full or
+// at flush. What the transport does not take (RT_AGAIN) waits in a bounded queue per worker, in
+// order. One thread.
+
+typedef struct ps_outbox ps_outbox;
+
+typedef struct {
+    uint32_t self; // rt_peer of the sender
+    uint32_t epoch;
+    uint32_t worker_count;
+    uint32_t message_bytes;      // payload of a full message, about
+    uint32_t queue_messages_max; // per worker
+    // Takes the message on RT_OK; RT_AGAIN: offered again later. Anything else ends the run.
+    rt_status (*send)(void *context, uint32_t peer, rt_message *message);
+    void *context;
+} ps_outbox_config;
+
+rt_status ps_outbox_create(const ps_outbox_config *config, ps_outbox **outbox_p);
+void ps_outbox_destroy(ps_outbox *outbox); // drops what was not sent
+
+// The epoch of the messages from now on; before the first one.
+void ps_outbox_begin_epoch(ps_outbox *outbox, uint32_t epoch);
+
+// Room for one record of size bytes in the open message; the caller fills it at once. Errors as
+// ps_outbox_send.
+rt_status ps_outbox_record(ps_outbox *outbox, uint32_t worker, rt_message_type type,
+                           uint64_t iteration, size_t size, uint8_t **record_p, rt_error *error);
+
+// Sends or queues a whole message, which is taken in every case. RT_LIMIT: the worker's queue is
+// full (error names it); RT_NO_MEMORY; or what send returned.
+rt_status ps_outbox_send(ps_outbox *outbox, uint32_t worker, rt_message *message, rt_error *error);
+
+// A message without payload.
+rt_status ps_outbox_notify(ps_outbox *outbox, uint32_t worker, rt_message_type type,
+                           uint64_t iteration, rt_error *error);
+
+// Sends the same bytes to every one of these workers (a mask, not empty), without a copy each; the
+// message is taken.
+rt_status ps_outbox_send_to(ps_outbox *outbox, uint64_t workers, rt_message *message,
+                            rt_error *error);
+
+// Sends all queues and open messages. RT_AGAIN: some are left; call again. Errors as send.
+rt_status ps_outbox_flush(ps_outbox *outbox, rt_error *error);
+
+// -----------------------------------------------------------------------------------------------
 
 struct ps_shard {
     ps_shard_config config;

@@ -1,4 +1,4 @@
-#include "dispatch/cache/dp_outdated.h"
+#include "dispatch/cache/dp_eviction_parts.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "dispatch/coordinator/dp_hook.h"
+#include "dispatch/coordinator/dp_checkpoint_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "dispatch/coordinator/dp_initial.h"
+#include "dispatch/coordinator/dp_run.h"
 
 #include <errno.h>
 #include <inttypes.h>

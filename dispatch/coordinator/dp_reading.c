@@ -1,4 +1,4 @@
-#include "dispatch/coordinator/dp_reading.h"
+#include "dispatch/coordinator/dp_stats.h"
 
 #include <inttypes.h>
 #include <stdio.h>

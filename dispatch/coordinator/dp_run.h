@@ -31,21 +31,46 @@
 #include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_collect.h"
 #include "dispatch/coordinator/dp_control.h"
-#include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_coordinator.h"
 #include "dispatch/coordinator/dp_cut.h"
 #include "dispatch/coordinator/dp_feed.h"
-#include "dispatch/coordinator/dp_losses.h"
-#include "dispatch/coordinator/dp_initial.h"
 #include "dispatch/coordinator/dp_links.h"
+#include "dispatch/coordinator/dp_losses.h"
 #include "dispatch/coordinator/dp_members.h"
 #include "dispatch/coordinator/dp_membership.h"
+#include "dispatch/coordinator/dp_move.h"
 #include "dispatch/coordinator/dp_publisher.h"
+#include "dispatch/coordinator/dp_saved.h"
 #include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/planner/dp_controller.h"
 #include "runtime/live/rt_live.h"
 #include "runtime/live/rt_mirror.h"
+#include "runtime/stream/rt_scale.h"
+#include "runtime/stream/rt_stream.h"
+
+// ---- dp_initial.c -----------------------------------------------------------------------------
+
+// The finished model that a run begins with (--init): read and judged here, by the coordinator,
+// before anybody joins.
+//
+// Rows, dense part and the scale of the dense features are the model's. All else is the run's own:
+// workers, shards, caches, and fields behind those of the model. The shards hold its rows in
+// version 0, which nobody has trained: whoever touches one first pulls it. One thread.
+
+typedef struct {
+    dp_saved saved;  // iteration 0, one folder
+    rt_scale *scale; // NULL: dense features stay as they are
+} dp_initial;
+
+// folder: of a model; config and schema: of the run. All files are there, with their sums.
+// RT_CONFIG: it is another model, or one of other columns, error names what differs; RT_NOT_FOUND,
+// RT_DATA, RT_IO, RT_NO_MEMORY. *initial is zeros then.
+rt_status dp_initial_read(const char *folder, const rt_config *config, const rt_schema *schema,
+                          dp_initial *initial, rt_error *error);
+void dp_initial_fini(dp_initial *initial);
+
+// -----------------------------------------------------------------------------------------------
 
 #define DP_SELF rt_peer(RT_ROLE_COORDINATOR, 0)
 

@@ -3,7 +3,7 @@
 // Every participant moves its part of the dense exchange each way in every iteration, whatever it
 // trains; so a slow link can cost more than its worker brings. Two things say which set to take:
 //
-// - an estimate from one batch (dp_estimate.h), before the first iteration and soon after a rate
+// - an estimate from one batch (dp_estimate.c), before the first iteration and soon after a rate
 //   or computing time has changed much: quick and rough, so another set must save
 //   DP_PARTICIPANTS_MUCH;
 // - a search (dp_choice.h) on the last batches, less work than a decision per iteration: after

@@ -1,4 +1,4 @@
-#include "dispatch/planner/dp_trial.h"
+#include "dispatch/planner/dp_choice.h"
 
 #include <math.h>
 

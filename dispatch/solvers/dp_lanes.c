@@ -1,4 +1,4 @@
-#include "dispatch/solvers/dp_lanes.h"
+#include "dispatch/solvers/dp_moves.h"
 
 // Every loop is written once over vectors of 8 x 32 or 4 x 64 bits, which the compiler maps to what
 // the target of the calling function has.

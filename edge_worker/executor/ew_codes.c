@@ -1,4 +1,4 @@
-#include "edge_worker/executor/ew_codes.h"
+#include "edge_worker/executor/ew_executor.h"
 
 #include <string.h>
 

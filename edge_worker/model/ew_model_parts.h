@@ -6,9 +6,106 @@
 #ifndef EW_MODEL_PARTS_H
 #define EW_MODEL_PARTS_H
 
-#include "edge_worker/model/ew_shape.h"
-#include "edge_worker/model/ew_split.h"
+#include "edge_worker/model/ew_model.h"
 #include "runtime/config/rt_models.h"
+
+// ---- ew_shape.c -------------------------------------------------------------------------------
+
+// Micro-batches of about one size get one shape, for devices that repeat the steps of a shape
+// (ew_device_ops.repeat).
+//
+// No two micro-batches have as many rows; where shares are free (dispatch.policy "makespan") they
+// differ in samples, where fields have several values in look-ups. So all three are rounded up,
+// rows and samples to one of 32 numbers. What is behind the last one changes no number that is
+// read:
+// - A row that is none lies in the slot of the first, and no sample of the batch looks it up.
+// - A sample that is none has no weight, so that its logit gradient is 0, and adds zeros at the end
+//   of sums. Its bags are empty; where every bag has one look-up, they are of rows that are none,
+//   each of one field, at most 32 a row, so that none of them gets popular.
+// - Look-ups are only counted, to a power of two: bags say where they end.
+// Only steps have samples that are none, and not those of classes, whose loss has no weights.
+// Where fields share tables (ew_split) nothing is rounded.
+
+typedef struct {
+    bool is_used;        // the device repeats steps, and fields share no tables
+    uint32_t spare_rows; // behind row_count_max, at most
+    uint32_t sample_step, row_step;
+
+    uint32_t sample_count, lookup_count, row_count; // of the batch at hand, rounded
+    uint32_t looked_up;                             // of the rows that are none, the last so many
+
+    uint32_t *words; // host: what stands behind the slots, look-ups and ends of bags
+    float *zeros;    // host: and behind the dense features
+} ew_shape;
+
+// After ew_split_create. RT_NO_MEMORY.
+rt_status ew_shape_create(ew_model *model, rt_error *error);
+void ew_shape_destroy(ew_model *model);
+
+// The counts of a batch, as ew_split_batch leaves it.
+void ew_shape_round(ew_model *model, const ew_micro_batch *batch);
+
+// Queues what stands behind the batch, which is staged, but for its labels and weights.
+void ew_shape_fill(ew_model *model, const ew_micro_batch *batch);
+
+// ---- ew_split.c -------------------------------------------------------------------------------
+
+// Look-ups as devices want them, of models whose fields share tables (rt_tables.h).
+//
+// A device knows a row in one field only (ew_lookups). So a row that several fields of a
+// micro-batch look up is several rows to it, one for each field, in the same slot; what reached
+// each is added up afterwards, in ascending order of the fields. All of it is a counting pass on
+// the host before a step, and one `pool` on the device behind it.
+//
+// A model with a sequence field (din) gets its look-ups apart: to the others its bags are empty.
+//
+// A graph's model (graphsage) gets look-ups by node instead of by sample. A sample's fields are a
+// node, fan_out neighbours, and for each of these its own neighbours. Its nodes are the first one
+// and every neighbour that is there; each has two bags: its own row, and the rows of its
+// neighbours. To the device own and neighbour are the two fields in which a row can be.
+
+typedef struct {
+    bool is_used;
+    uint32_t row_count_max;    // rows as the device sees them: at most one for every look-up
+    uint32_t sequence_field;   // UINT32_MAX: none
+    uint32_t fan_out;          // of a graph; 0: none
+    uint32_t lookup_count_max; // as the device sees them
+
+    // Host, of the micro-batch at hand. A row of the batch has a chain of rows of the device.
+    uint32_t *first, *next, *fields; // by row of the batch; by row of the device
+    uint32_t *lookup_rows, *bag_offsets, *row_slots;
+    uint32_t *parts, *part_offsets; // rows of the device by row of the batch; row_count + 1
+    uint32_t row_count, batch_rows; // of the device, of the batch
+
+    // The sequence's look-ups, sample by sample; host, and then where the device reads them.
+    uint32_t *sequence_rows, *sequence_samples, *sequence_offsets; // ... sample_count + 1
+    uint32_t sequence_count;
+
+    // Of a graph: those of sample i are the nodes node_bags[2 i] (its first) and, its neighbours,
+    // from node_bags[2 i + 1] to node_bags[2 i + 2].
+    uint32_t *node_bags, node_count, node_count_max; // 2 x sample_count + 1
+    const uint32_t *node_bags_there;
+    uint32_t *node_bags_buffer;
+    const uint32_t *rows_there, *samples_there, *offsets_there;
+
+    uint32_t *parts_buffer, *part_offsets_buffer, *numbers; // device; numbers: 0, 1, 2 ...
+    uint32_t *rows_buffer, *samples_buffer, *offsets_buffer;
+    uint32_t number_count;
+    float *sums; // device, gradients of the batch's rows
+} ew_split;
+
+// Nothing where no table is shared and there is no sequence. RT_NO_MEMORY.
+rt_status ew_split_create(ew_model *model, rt_error *error);
+void ew_split_destroy(ew_model *model);
+
+// Makes the look-ups of the batch those of the device. The sequence's go to the device.
+void ew_split_batch(ew_model *model, ew_micro_batch *batch);
+
+// Queues the sums: gradients by row of the batch. Of rows in the sequence field they stand behind
+// those of row_count_max others.
+const float *ew_split_sum(ew_model *model);
+
+// -----------------------------------------------------------------------------------------------
 
 #define EW_TENSORS_MAX 64u
 #define EW_BUFFERS_MAX 64u
@@ -21,7 +118,7 @@ typedef struct {
     void (*forward)(ew_model *model, void *part);  // batch -> model->logits
     void (*backward)(ew_model *model, void *part); // model->logit_gradients -> all gradients
     bool has_sequence; // model->split has the look-ups of the sequence field
-    bool has_hops;     // model->lookups are those of a graph's nodes (ew_split.h)
+    bool has_hops;     // model->lookups are those of a graph's nodes (ew_split.c)
 } ew_model_kind;
 
 #define XX(kind, name, traits, help) extern const ew_model_kind ew_##name;

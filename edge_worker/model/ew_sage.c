@@ -7,7 +7,7 @@
 // A cell that is empty is a neighbour that is missing: it is in no mean, and a mean of nothing is
 // zeros. Vectors are not divided by their length (Algorithm 1, line 7), as in most programs.
 //
-// Look-ups come by node (ew_split.h). A node's x is [own row, mean of its neighbours' rows]. What
+// Look-ups come by node (ew_split.c). A node's x is [own row, mean of its neighbours' rows]. What
 // the first layer makes of a sample's nodes is looked up like rows: the first node's, and the mean
 // of the others, are the sample's y.
 #include "edge_worker/model/ew_model_parts.h"

@@ -1,4 +1,3 @@
-#include "edge_worker/model/ew_shape.h"
 
 #include "edge_worker/model/ew_model_parts.h"
 

@@ -1,4 +1,3 @@
-#include "edge_worker/model/ew_split.h"
 
 #include <string.h>
 

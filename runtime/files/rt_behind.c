@@ -1,4 +1,4 @@
-#include "runtime/files/rt_behind.h"
+#include "runtime/files/rt_parcel.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE // mremap
-#include "runtime/http/rt_body.h"
+#include "runtime/http/rt_http_parts.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -16,9 +16,7 @@
 
 #include "runtime/config/rt_address.h"
 #include "runtime/http/rt_http_guests.h"
-#include "runtime/http/rt_body.h"
-#include "runtime/http/rt_http_channel.h"
-#include "runtime/http/rt_http_head.h"
+#include "runtime/http/rt_http_parts.h"
 #include "runtime/http/rt_http_secrets.h"
 #include "runtime/rt_json.h"
 #include "runtime/rt_locale.h"

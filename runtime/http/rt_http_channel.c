@@ -1,4 +1,4 @@
-#include "runtime/http/rt_http_channel.h"
+#include "runtime/http/rt_http_parts.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "runtime/http/rt_http_head.h"
+#include "runtime/http/rt_http_parts.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -1,4 +1,4 @@
-#include "runtime/live/rt_intake_reader.h"
+#include "runtime/live/rt_intake_core.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/stream/rt_unpack.h"
+#include "runtime/stream/rt_file_kind.h"
 
 #include <bzlib.h>
 #include <lzma.h>

@@ -1,4 +1,4 @@
-#include "runtime/transport/rt_leader.h"
+#include "runtime/transport/rt_member.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-#include "runtime/transport/rt_zap.h"
+#include "runtime/transport/rt_zmq_parts.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -28,7 +28,7 @@ typedef struct {
     uint8_t key[RT_WIRE_KEY_BYTES]; // public key of that listener; zeros: none
     uint64_t given_hash;            // of the keys that differ from this build's defaults
     uint32_t format;                // of the files of models and checkpoints (RT_MANIFEST_FORMAT)
-    uint32_t epoch;   // the highest in which it has served the run below (rt_leader.h)
+    uint32_t epoch;   // the highest in which it has served the run below (rt_leader.c)
     uint64_t run;     // id of that run's folder; 0: none
     uint64_t box;     // of a member: rt_config_hash_box of its box; 0: boxes are not told
     uint64_t allowed; // of a member: hash of the payload of the last ALLOW that it took; 0: none
@@ -147,7 +147,7 @@ _Static_assert(sizeof(rt_wire_written) == 32, "wire layout");
 
 // VITALS: what a process has in memory and may have; of a shard, its rows. 0: not known, or none.
 // traffic: a worker's share (rt_traffic_share) since it joined.
-// header.iteration: of a shard, bytes of rows as they were at checkpoints (ps_images.h).
+// header.iteration: of a shard, bytes of rows as they were at checkpoints (ps_images.c).
 typedef struct {
     uint64_t resident_bytes, memory_max_bytes;
     uint64_t rows, row_bytes, row_bytes_max;

@@ -1,4 +1,4 @@
-// cross, cross_back: Deep & Cross with vectors, in scalars; the formulas are in ew_cpu_cross.c.
+// cross, cross_back: Deep & Cross with vectors, in scalars; the formulas are in ew_cpu_meet.c.
 //
 // One block works out the constants of all samples, in double precision; then a thread per sample
 // (forward), a block over all of them (back, for the sums), a thread per column (back, spreading).

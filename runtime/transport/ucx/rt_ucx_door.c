@@ -1,5 +1,5 @@
 #define _GNU_SOURCE // accept4
-#include "runtime/transport/ucx/rt_ucx_door.h"
+#include "runtime/transport/ucx/rt_ucx_endpoint.h"
 
 #include <errno.h>
 #include <netinet/in.h>

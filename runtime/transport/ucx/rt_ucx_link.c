@@ -1,4 +1,4 @@
-#include "runtime/transport/ucx/rt_ucx_link.h"
+#include "runtime/transport/ucx/rt_ucx_endpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

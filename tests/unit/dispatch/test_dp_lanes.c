@@ -1,4 +1,4 @@
-#include "dispatch/solvers/dp_lanes.h"
+#include "dispatch/solvers/dp_moves.h"
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"
 

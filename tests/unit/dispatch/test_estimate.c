@@ -1,7 +1,7 @@
 // The estimate of an iteration's time against its definition, on small random cases: what a batch
 // needs by reading it again and again, and the time that levels all workers by trying every one
 // that any of them could take.
-#include "dispatch/planner/dp_estimate.h"
+#include "dispatch/planner/dp_choice.h"
 
 #include <math.h>
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_feed_parts.h"
-#include "dispatch/coordinator/dp_reading.h"
+#include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/planner/dp_setup.h"
 #include "runtime/config/rt_formats.h"
 #include "tests/support/fields_case.h"

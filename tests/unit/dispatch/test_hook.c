@@ -1,6 +1,6 @@
 // checkpoint.after: one command at a time, what is told of each, and which checkpoints are passed
 // over.
-#include "dispatch/coordinator/dp_hook.h"
+#include "dispatch/coordinator/dp_checkpoint_parts.h"
 
 #include <stdio.h>
 #include <string.h>

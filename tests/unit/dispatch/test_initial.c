@@ -1,5 +1,5 @@
 // The model that a run begins with: what is read of it, and every difference that is named.
-#include "dispatch/coordinator/dp_initial.h"
+#include "dispatch/coordinator/dp_run.h"
 
 #include <inttypes.h>
 #include <stdio.h>

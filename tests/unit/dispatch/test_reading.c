@@ -1,5 +1,5 @@
 // What a run says of its inputs at the end: every file, in the summary and for people.
-#include "dispatch/coordinator/dp_reading.h"
+#include "dispatch/coordinator/dp_stats.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

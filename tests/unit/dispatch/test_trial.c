@@ -1,6 +1,6 @@
 // A trial of a set of workers against a planner that was told of these workers alone: the same
 // seconds, and the bytes of rows that its plans move over the links, operation by operation.
-#include "dispatch/planner/dp_trial.h"
+#include "dispatch/planner/dp_choice.h"
 
 #include <math.h>
 #include <string.h>

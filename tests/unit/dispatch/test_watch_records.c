@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "dispatch/coordinator/dp_columns.h"
-#include "dispatch/coordinator/dp_reading.h"
+#include "dispatch/coordinator/dp_stats.h"
 #include "dispatch/coordinator/dp_quality.h"
 #include "dispatch/coordinator/dp_watch.h"
 #include "runtime/config/rt_sources.h"

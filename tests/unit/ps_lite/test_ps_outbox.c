@@ -1,6 +1,6 @@
 // Messages of a shard on their way: in which order, in which message, and what waits. The case is
 // the transport.
-#include "ps_lite/ps_outbox.h"
+#include "ps_lite/ps_shard_parts.h"
 
 #include <string.h>
 

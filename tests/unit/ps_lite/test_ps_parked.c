@@ -1,5 +1,5 @@
 // Pulls that wait, against a plain list that is searched from front to back.
-#include "ps_lite/ps_parked.h"
+#include "ps_lite/ps_shard_parts.h"
 
 #include "runtime/rt_hash.h"
 #include "tests/support/test.h"

@@ -1,5 +1,5 @@
 // Which coordinator a member has served, on its disk: no run is served in an epoch that is over.
-#include "runtime/transport/rt_leader.h"
+#include "runtime/transport/rt_member.h"
 
 #include <signal.h>
 #include <stdio.h>
