@@ -137,10 +137,8 @@ static dp_rows rows_of(const rt_config *config)
                     .admit_share = config->rows.admit_share};
     rows.expire_iterations = config->rows.expire_iterations;
     rows.max = config->rows.max;
-    rows.keep_min = config->rows.keep_min;
     if (rows.max == 0)
         rows.max = rt_max_u64(1, dp_setup_rows_that_fit(config));
-    rows.keep_min = rt_min_u64(rows.keep_min, rows.max / 8 * 7);
     return rows;
 }
 

@@ -56,11 +56,7 @@ bool dp_sweep_due(const dp_planner *planner, uint32_t *floor_p)
 {
     const dp_rows *rows = &planner->config.rows;
     const uint64_t keys = planner->directory.key_count;
-    uint64_t floor = 0;
-    if (keys > rows->keep_min)
-        floor = floor_by_age(planner);
-    if (floor && rows->keep_min)
-        floor = rt_min_u64(floor, dp_directory_newest(&planner->directory, rows->keep_min));
+    uint64_t floor = floor_by_age(planner);
     if (rows->max && keys > rows->max)
         floor = rt_max_u64(floor, dp_directory_newest(&planner->directory, rows->max / 8 * 7 + 1) +
                                       UINT64_C(1));

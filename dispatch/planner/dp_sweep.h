@@ -14,8 +14,8 @@
 // The floor is the largest of
 //     t - rows.expire_iterations + 1, after every eighth part of that time
 //     the input records DP_INPUT_ROWS_FLOOR of the next look-up (rows.expire_s)
-// but the newest rows.keep_min rows stay. Where the planner knows more than rows_max keys, it is
-// also at least what leaves seven eighths of them. What the last iteration trained never ends.
+// Where the planner knows more than rows.max keys, it is also at least what leaves seven eighths of
+// them. What the last iteration trained never ends.
 #ifndef DP_SWEEP_H
 #define DP_SWEEP_H
 

@@ -46,6 +46,7 @@ static void set_constants(rt_config *config)
     // Whoever is told of an alert (alerts.command) knows which one it is, and may pass over it.
     config->alerts.every_s = 600;
     config->alerts.malformed_share = 0.05; // complete() has more
+    config->alerts.loss_drift = 1.2;       // less is what other hours of a day do
     config->alerts.link_share = 0.5;
     config->alerts.checkpoint_age = 3;
     config->alerts.memory_share = 0.9;

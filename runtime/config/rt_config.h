@@ -205,7 +205,7 @@ typedef struct {
     rt_optimizer_kind kind;
     float learning_rate;
     float epsilon;             // adagrad, row-wise adagrad, adam
-    float initial_accumulator; // adagrad, row-wise adagrad, ftrl
+    float initial_accumulator; // no key: 0; adagrad, row-wise adagrad, ftrl
     float momentum;
     float beta1, beta2; // adam
     float l1, l2, beta; // ftrl-proximal (McMahan et al., KDD 2013); l2 of the others: weight decay
@@ -380,7 +380,7 @@ typedef struct {
     char command[RT_PATH_MAX]; // "": nobody is told
     double every_s;            // no key: the same alert at most so often
     double no_progress_s;
-    double loss_drift;      // times
+    double loss_drift;      // no key: times
     double malformed_share; // no key: of lines
     double link_share;      // no key: of the best rate so far
     double checkpoint_age;  // no key: intervals
@@ -392,7 +392,6 @@ typedef struct {
     uint32_t expire_iterations; // 0: not by count
     double expire_s;            // 0: not by time
     uint64_t max;               // of all shards; 0: what ps.memory_bytes_max holds
-    uint64_t keep_min;          // the newest so many stay, whatever their age
     uint32_t admit;             // a key gets a row once it was seen so often; 1: at once
     uint64_t admit_bytes;       // of the counts, "rows.admit_bytes"
     double admit_share;         // or: in a batch it gets one with this probability

@@ -32,11 +32,6 @@ static rt_status check_participants(const rt_config *config, rt_error *error)
 static rt_status check_rows(const rt_config *config, rt_error *error)
 {
     const rt_rows_config *rows = &config->rows;
-    if (rows->max && rows->keep_min > rows->max / 8 * 7)
-        return rt_fail(error, RT_CONFIG,
-                       "rows.keep_min: %" PRIu64
-                       " rows, expected at most seven eighths of rows.max (%" PRIu64 ")",
-                       rows->keep_min, rows->max);
     if (rows->admit > 1 && rows->admit_share < 1)
         return rt_fail(error, RT_CONFIG,
                        "rows.admit_share: %g, but rows.admit is %" PRIu32
@@ -46,9 +41,9 @@ static rt_status check_rows(const rt_config *config, rt_error *error)
 }
 
 // A rate that changes would move weights by itself: ftrl's z holds what earlier rates made of them.
-static rt_status check_rate(const rt_optimizer_config *optimizer, const char *section,
-                            rt_error *error)
+static rt_status check_rate(const rt_config *config, rt_error *error)
 {
+    const rt_optimizer_config *optimizer = &config->optimizer_dense;
     const char *key = NULL;
     if (optimizer->decay != RT_DECAY_NONE)
         key = "decay";
@@ -56,17 +51,9 @@ static rt_status check_rate(const rt_optimizer_config *optimizer, const char *se
         key = "warmup_iterations";
     if (!rt_optimizer_is(optimizer->kind, RT_OWN_RATES) || !key)
         return RT_OK;
-    return rt_fail(error, RT_CONFIG, "%s.%s: %s has a learning rate of its own for every weight",
-                   section, key,
+    return rt_fail(error, RT_CONFIG,
+                   "optimizer.dense.%s: %s has a learning rate of its own for every weight", key,
                    rt_config_choice_name("optimizer.dense.name", (int)optimizer->kind));
-}
-
-static rt_status check_rates(const rt_config *config, rt_error *error)
-{
-    const rt_status status = check_rate(&config->optimizer_rows, "optimizer.rows", error);
-    if (status)
-        return status;
-    return check_rate(&config->optimizer_dense, "optimizer.dense", error);
 }
 
 const char *rt_config_staleness_name(const rt_config *config)
@@ -329,7 +316,7 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         check_row_wire,
         check_mutual,
         check_reduce,
-        check_rates,
+        check_rate,
         rt_config_check_stream,
         rt_config_check_network,
         check_sim,

@@ -14,20 +14,12 @@ _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and writ
            "The optimizer."),                                                                      \
         FLOAT(section ".learning_rate", member.learning_rate, rate_, ABOVE(0, 1000),               \
               "Step size."),                                                                       \
-        FLOAT(section ".initial_accumulator", member.initial_accumulator, "0", IN(0, 1e6),         \
-              "Initial sum of squared gradients (adagrad, rowwise_adagrad, ftrl)."),               \
         FLOAT(section ".l2", member.l2, "0", IN(0, 1e6),                                           \
               "L2 penalty: this factor times the weight is added to the weight's gradient, for "   \
               "rows in the iterations that train them. In ftrl: lambda_2."),                       \
         FLOAT(section ".clip_norm", member.clip_norm, "0", IN(0, 1e6),                             \
               "Largest norm of a summed gradient, before the L2 penalty: of each row, and of all " \
-              "dense weights together. Larger gradients are scaled down to it. 0: off."),          \
-        U32(section ".warmup_iterations", member.warmup_iterations, "0", IN(0, 1e9), "iterations", \
-            "Iterations in which the learning rate rises linearly from 0 (not ftrl)."),            \
-        CHOICE(section ".decay", member.decay, rt_decay_kind, "\"none\"", rt_choices_decays,       \
-               "How the learning rate falls after the warm-up (not ftrl)."),                       \
-        U32(section ".decay_iterations", member.decay_iterations, "10000", IN(1, 1e9),             \
-            "iterations", "Length of the decay, to a hundredth of the rate.")
+              "dense weights together. Larger gradients are scaled down to it. 0: off.")
 
 const rt_config_key rt_config_keys[] = {
     CHOICE("log.level", log_level, rt_log_level, "\"info\"", rt_choices_log_levels,
@@ -275,6 +267,12 @@ const rt_config_key rt_config_keys[] = {
     FLOAT("optimizer.rows.l1", optimizer_rows.l1, "0", IN(0, 1e6),
           "L1 penalty (ftrl): unimportant weights become 0."),
     OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, rt_choices_dense_optimizers, "0.005"),
+    U32("optimizer.dense.warmup_iterations", optimizer_dense.warmup_iterations, "0", IN(0, 1e9),
+        "iterations", "Iterations in which the learning rate rises linearly from 0 (not ftrl)."),
+    CHOICE("optimizer.dense.decay", optimizer_dense.decay, rt_decay_kind, "\"none\"",
+           rt_choices_decays, "How the learning rate falls after the warm-up (not ftrl)."),
+    U32("optimizer.dense.decay_iterations", optimizer_dense.decay_iterations, "10000", IN(1, 1e9),
+        "iterations", "Length of the decay, to a hundredth of the rate."),
 
     U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker's cache holds. 0: `cache.ratio` applies."),
@@ -424,8 +422,6 @@ const rt_config_key rt_config_keys[] = {
         "its key starts anew if it returns. 0: never."),
     DOUBLE("rows.expire_s", rows.expire_s, "0", IN(0, 1e9), "s",
            "The same by time of this run. Time while the run is down does not count. 0: never."),
-    U64("rows.keep_min", rows.keep_min, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
-        "Number of rows, the last trained ones, that stay whatever their age."),
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
         "Most rows of all shards together. When there are more, the rows that were trained "
         "longest ago end, until an eighth is free. 0: as many as `ps.memory_bytes_max` (and "
@@ -547,9 +543,6 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("alerts.no_progress_s", alerts.no_progress_s, "300", IN(0, 1e7), "s",
            "Seconds without a trained iteration, although there is input, after which an alert "
            "fires. 0: never."),
-    DOUBLE("alerts.loss_drift", alerts.loss_drift, "1.2", IN(0, 1000), "",
-           "Log loss of `watch.window_samples`, divided by the average over ten times as many "
-           "samples, above which an alert fires. 0: never."),
     CHOICE(
         "on_worker_loss", on_worker_loss, rt_on_loss, "\"stop\"", rt_choices_losses,
         "What `lanyard up` does when a process is lost. `shrink` also lets `lanyard coordinator "

@@ -38,8 +38,6 @@ SETTINGS = [
     ("dense warm-up of 10 batches", [D + "warmup_iterations=10"]),
     ("dense rate 0.01, falling as 1 / sqrt(1 + t/50)",
      [D + "learning_rate=0.01", D + "decay=inverse_sqrt", D + "decay_iterations=50"]),
-    ("dense accumulator from 1e-6", [D + "initial_accumulator=1e-6"]),
-    ("row accumulator from 1e-8", [R + "initial_accumulator=1e-8"]),
     ("dense Adam 0.001", [D + "name=adam", D + "epsilon=1e-8", D + "learning_rate=0.001"]),
     ("row Adam 0.003", [R + "name=adam", R + "epsilon=1e-8", R + "learning_rate=0.003"]),
     ("rows row-wise Adagrad", [R + "name=rowwise_adagrad"]),

@@ -597,8 +597,7 @@ static void rows_end(void **state)
         shape.shard_count = 1 + i % 3;
         shape.dispatch.first_touch = (rt_first_touch)(i % 2);
         shape.ends = (dp_rows){.expire_iterations = i % 3 == 0 ? 0 : 2 + i % 9,
-                               .max = i % 3 == 1 ? 0 : 150 + 10 * (i % 7),
-                               .keep_min = i % 2 ? 40 : 0};
+                               .max = i % 3 == 1 ? 0 : 150 + 10 * (i % 7)};
         set_policy(&shape, i % RT_COUNT_OF(policies));
         check_shape(&shape, 3);
         fabric_plan_init(&plan, &shape);

@@ -212,11 +212,9 @@ static void rows_that_end(void **state)
 {
     (void)state;
     dp_planner_config planner;
-    assert_int_equal(set_up("rows.max=1000", "rows.keep_min=990", &planner, NULL), RT_OK);
+    assert_int_equal(set_up("rows.max=1000", "rows.expire_iterations=9", &planner, NULL), RT_OK);
     assert_int_equal(planner.rows.max, 1000);
-    assert_int_equal(planner.rows.keep_min, 875);
-    assert_int_equal(set_up("rows.max=1000", "rows.keep_min=870", &planner, NULL), RT_OK);
-    assert_int_equal(planner.rows.keep_min, 870);
+    assert_int_equal(planner.rows.expire_iterations, 9);
 }
 
 // Slots of the second of two workers, in batches of 10 samples of 3 keys.

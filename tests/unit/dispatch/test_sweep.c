@@ -107,8 +107,6 @@ static uint32_t expected_floor(const history *h, const dp_rows *rows, uint32_t t
     uint32_t floor = told;
     if (rows->expire_iterations && t > rows->expire_iterations && t % every == 0)
         floor = t - rows->expire_iterations + 1 > floor ? t - rows->expire_iterations + 1 : floor;
-    while (floor && h->count - count_below(h->items, h->count, floor) < rows->keep_min)
-        floor--;
     if (rows->max && h->count > rows->max)
         while (h->count - count_below(h->items, h->count, floor) > rows->max / 8 * 7)
             floor++;
@@ -174,10 +172,9 @@ static void the_floor_is_what_the_header_says(void **state)
         {.expire_iterations = 1},
         {.expire_iterations = 5},
         {.expire_iterations = 20},
-        {.expire_iterations = 20, .keep_min = 200},
         {.max = 100},
         {.max = 250},
-        {.max = 250, .keep_min = 60, .expire_iterations = 9},
+        {.max = 250, .expire_iterations = 9},
         {.max = 10}, // less than a batch: what it trained stays
         {0},         // only by records
     };

@@ -176,7 +176,7 @@ static void as_much_is_learnt(void **state)
          "optimizer.rows.learning_rate=0.001", "optimizer.dense.learning_rate=0.001"},
         {"optimizer.rows.name=ftrl", "optimizer.dense.name=adagrad"},
         {"optimizer.rows.clip_norm=0.001", "optimizer.dense.clip_norm=0.1"},
-        {"optimizer.dense.warmup_iterations=50", "optimizer.rows.warmup_iterations=50"},
+        {"optimizer.dense.warmup_iterations=50"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(optimizers); i++) {
         const double whole = loss_of(optimizers[i], 0), cut = loss_of(optimizers[i], 5);

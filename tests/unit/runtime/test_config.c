@@ -108,7 +108,6 @@ static void test_every_key_reaches_its_member(void **state)
     const rt_optimizer_config *r = &c.optimizer_rows, *d = &c.optimizer_dense;
     assert_true(r->kind == RT_OPTIMIZER_FTRL && d->kind == RT_OPTIMIZER_MOMENTUM);
     assert_true(r->learning_rate == 0.1f && d->learning_rate == 0.11f);
-    assert_true(r->initial_accumulator == 0.3f && d->initial_accumulator == 0.31f);
     assert_true(r->l1 == 0.6f && r->l2 == 0.7f && d->l2 == 0.71f);
     assert_true(r->clip_norm == 0.9f && d->clip_norm == 1.5f && d->warmup_iterations == 12);
     assert_true(d->decay == RT_DECAY_COSINE && d->decay_iterations == 345);
@@ -567,8 +566,8 @@ static void test_check(void **state)
     check_says(SET("stream.files=x", "sim.iterations=10"),
                "sim.warmup: 10 iterations leave none of the 10 of sim.iterations");
     check_says(SET("stream.files=x", "sim.iterations=11"), NULL);
-    check_says(SET("stream.files=x", "optimizer.rows.name=ftrl", "optimizer.rows.decay=linear"),
-               "optimizer.rows.decay: ftrl has a learning rate of its own for every weight");
+    check_says(SET("stream.files=x", "optimizer.dense.name=ftrl", "optimizer.dense.decay=linear"),
+               "optimizer.dense.decay: ftrl has a learning rate of its own for every weight");
     check_says(
         SET("stream.files=x", "optimizer.dense.name=ftrl", "optimizer.dense.warmup_iterations=1"),
         "optimizer.dense.warmup_iterations: ftrl has a learning rate of its own for every "
