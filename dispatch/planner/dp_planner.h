@@ -29,9 +29,9 @@
 typedef struct {
     uint32_t expire_iterations; // 0: not by age
     uint64_t max;               // 0: no bound
-    uint32_t admit;       // times that a key is seen; 0 or 1: every key has a row
-    uint64_t admit_bytes; // of the counts
-    double admit_share;   // above 0 and below 1: by chance, in place of admit
+    uint32_t admit;             // times that a key is seen; 0 or 1: every key has a row
+    uint64_t admit_bytes;       // of the counts
+    double admit_share;         // above 0 and below 1: by chance, in place of admit
 } dp_rows;
 
 typedef struct {
