@@ -36,6 +36,8 @@ static bool is_large(const dp_checkpoint *c, uint32_t first)
            c->past[first].row_bytes >= c->config.merge_bytes_min;
 }
 
+// By bytes only where a merge can help: shards of other boxes would have to write all rows and send
+// them over a link that has better use.
 bool dp_checkpoint_is_long(const dp_checkpoint *c)
 {
     const uint32_t first = find_first(c);
@@ -43,7 +45,8 @@ bool dp_checkpoint_is_long(const dp_checkpoint *c)
     for (uint32_t i = first + 1; i < c->past_count; i++)
         changes += c->past[i].row_bytes;
     return c->past_count - first >= c->config.config->checkpoint.full_every ||
-           (is_large(c, first) && changes > 0 && changes >= c->past[first].row_bytes);
+           (is_large(c, first) && !c->is_apart && changes > 0 &&
+            changes >= c->past[first].row_bytes);
 }
 
 // With checkpoint.after every folder is copied once, as it is then; a standby would lack the merged

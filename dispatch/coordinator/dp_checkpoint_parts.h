@@ -87,8 +87,8 @@ struct dp_checkpoint {
 void dp_checkpoint_begin_manifest(const dp_checkpoint *c, unsigned format, rt_json *json);
 void dp_checkpoint_put_parts(const dp_checkpoint *c, rt_json *json, bool with_planner);
 
-// Changes since the newest one with all rows are as many bytes as that has, or full_every
-// checkpoints would build on each other.
+// Changes since the newest one with all rows are as many bytes as that has (where shards' files come
+// to be here by themselves), or full_every checkpoints would build on each other.
 bool dp_checkpoint_is_long(const dp_checkpoint *c);
 
 // Whether a merge makes that short again: then shards need not write all rows.

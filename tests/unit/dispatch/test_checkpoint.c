@@ -944,6 +944,23 @@ static void merges_end_with_a_forget(void **state)
     close_all(&f);
 }
 
+// Shards of other boxes, whose files a merge here would not reach, write all rows when full_every
+// says so, however many bytes the changes have.
+static void changes_from_elsewhere_are_not_counted(void **state)
+{
+    (void)state;
+    fixture f;
+    const dp_checkpoint_past past = {.iteration = 1, .row_bytes = 150};
+    prepare(&f, 9, 4, false);
+    f.how.merge = merge;
+    open_with(&f, &past, 1);
+    for (uint32_t t = 2; t <= 5; t++) { // changes of 101 bytes each
+        make(&f, t);
+        assert_int_equal(f.cut.base, t == 5 ? 0 : t - 1);
+    }
+    close_all(&f);
+}
+
 TEST_MAIN(TEST(all_of_it_is_written), TEST(what_builds_on_what), TEST(which_stay),
           TEST(old_ones_go), TEST(all_rows_are_wanted), TEST(what_was_there_counts),
           TEST(one_that_fails_is_nobodys), TEST(answers_that_nobody_waits_for),
@@ -951,4 +968,5 @@ TEST_MAIN(TEST(all_of_it_is_written), TEST(what_builds_on_what), TEST(which_stay
           TEST(the_newest_against_the_one_in_force), TEST(who_waits_for_samples_is_told_of),
           TEST(what_another_run_published_stays), TEST(what_is_worse_stays_back),
           TEST(what_cannot_be_published), TEST(epochs_are_counted), TEST(a_scale_or_none),
-          TEST(merged_beside_the_run), TEST(merges_that_fail), TEST(merges_end_with_a_forget))
+          TEST(merged_beside_the_run), TEST(merges_that_fail), TEST(merges_end_with_a_forget),
+          TEST(changes_from_elsewhere_are_not_counted))
