@@ -68,10 +68,11 @@ else
 	LANYARD=$(PROGRAM) tests/lan/probe --document docs/results/probes.md
 endif
 
-prove: ## install what is missing, build: five boxes that learn online, beside what one would use instead: twelve minutes (QUICK=1: a few; needs root)
+prove: ## install what is missing, build: five boxes that train, serve and fail, beside what one would use instead: twelve minutes (QUICK=1: five; PART=training, loop or day; needs root)
 	@tools/setup prove
 	@$(MAKE) program
 	LANYARD=$(PROGRAM) tests/prove/prove $(if $(QUICK),--quick) $(if $(PART),--part $(PART))
+	$(if $(QUICK),,tests/prove/document)
 
 fuzz: ## feed every decoder with made-up bytes, FUZZ_SECONDS=10 each (needs clang)
 	@tools/setup fuzz

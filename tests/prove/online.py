@@ -1,28 +1,29 @@
-"""online - Lanyard on the boxes of a proof, while events come: what was served, what it took, what was lost.
+"""online - Lanyard on the boxes of a proof, while events are offered at a rate: what was served, what it took, what was
+lost.
 
 A coordinator in the first box, shards and workers where they are said to be, a feeder and a shop (shop.py) in every
 box, a server of predictions beside the coordinator; boxes that may be cut off have one of their own, with the model of
-this morning. Events are dealt to the shops as fast as they are trained, to all alike; what a shop has seen is for the
-boxes to keep.
+this morning. What a shop offers, and when, does not depend on what comes back; what it has seen is for the boxes to
+keep.
 """
 import json
 import os
-import selectors
 import shutil
 import subprocess
 import sys
 import time
 
+import fresh
 from boxes import DISK, LAN, Process, address, counted
+from shop import CHUNK
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "torture"))
 from runs import Metrics  # noqa: E402
 
 PORTS = {"coordinator": 7000, "shard": 7001, "http": 7080, "feed": 7082, "serve": 8443, "own": 8077}
-CHUNK, AHEAD = 64, 4  # events of a question; batches that may be on their way
-HELD = 85  # percent of the events, until all boxes are there
-DRAIN_S, STILL_S, SAVE_S, JOIN_S = 60, 20, 90, 60
+WARM_RATE, WARM_S, FIRST_S, AHEAD_S = 1000, 2, 60, 2  # events/s while there is no version, for so long at a time
+DRAIN_S, SAVE_S, LOOK_S = 40, 90, 0.05
 
 
 def make_certificate(path, key):
@@ -31,28 +32,18 @@ def make_certificate(path, key):
                    check=True, stderr=subprocess.DEVNULL)
 
 
-def quantile(weighed, share):
-    """Of (value, weight); None: there are none."""
-    rest = share * sum(weight for _, weight in weighed)
-    for value, weight in sorted(weighed):
-        rest -= weight
-        if rest <= 0:
-            return value
-    return None
-
-
 class Course(Metrics):
-    """With the log losses before training, of what survives."""
+    """With the log losses before training, of what survives, and when samples were trained, by this process' clock."""
 
     def __init__(self, path):
         super().__init__(path)
-        self.losses, self.resumed = {}, 0
+        self.losses, self.done = {}, []
 
     def take(self, record):
         super().take(record)
         if record["record"] == "iteration":
             self.losses[record["iteration"]] = record["quality"]["log_loss"]
-        self.resumed += record["record"] == "resumed"
+            self.done.append(time.monotonic())
 
     def trained(self):
         return sum(count for _, count in self.history.values())
@@ -66,37 +57,25 @@ class Course(Metrics):
 
 
 class Shop:
-    """The shop of a box, and how many events it was dealt."""
+    """The shop of a box."""
 
     def __init__(self, site, box):
-        self.box, self.dealt, self.busy, self.asked = box, 0, False, 0
+        self.said = os.path.join(site.disks[box], "said")
         command = [LAN, "in", box, "/usr/bin/python3", os.path.join(HERE, "shop.py"),
                    site.options.events_file, "%s:%d" % (address(site.hub), PORTS["serve"]), site.options.token,
-                   site.options.certificate, "127.0.0.1:%d" % PORTS["http"]]
+                   site.options.certificate, "127.0.0.1:%d" % PORTS["http"], site.folder + "/said"]
         command += ["127.0.0.1:%d" % PORTS["own"]] if box in site.later else []
         with open(os.path.join(site.logs, "shop-" + box), "ab") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self.rest = b""
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log)
 
-    def deal(self, first, count):
-        self.process.stdin.write(b"%d %d\n" % (first, count))
+    def offer(self, first, step, count, start, period):
+        self.process.stdin.write(b"%d %d %d %.6f %.9f\n" % (first, step, count, start, period))
         self.process.stdin.flush()
-        self.dealt, self.busy, self.asked = self.dealt + count, True, count
-
-    def answers(self):
-        """(first, count, who, samples, age, predictions) of what it has said since; who "-": nobody said anything."""
-        self.rest += self.process.stdout.read() or b""
-        *lines, self.rest = self.rest.split(b"\n")
-        for line in lines:
-            first, who, *told = line.decode("ascii").split()
-            samples, age, *said = told or (0, 0)
-            self.busy = False
-            yield int(first), self.asked, who, int(samples), float(age), [float(p) for p in said]
 
 
 class Site:
-    """One run. workers: boxes that train; shards: boxes that hold rows; both in the order of options.boxes."""
+    """One run. workers: boxes that train; shards: boxes that hold rows; both in the order of options.boxes. later: a
+    box that may be cut off, and one that is added."""
 
     def __init__(self, options, name, workers, shards, later=()):
         self.options, self.name, self.workers, self.shards = options, name, workers, shards
@@ -104,7 +83,6 @@ class Site:
         self.logs = os.path.join(options.out, "logs", name)
         self.disks = {box: os.path.join(options.disks, name, box) for box in options.boxes}
         os.makedirs(self.logs)
-        self.told = open(os.path.join(self.logs, "answers"), "w", encoding="ascii")
         self.config = os.path.join(options.work, name + ".json")
         with open(self.config, "w", encoding="utf-8") as file:
             json.dump(self.configuration(), file, indent=1)
@@ -114,12 +92,10 @@ class Site:
         self.folder = DISK + "/" + name
         self.run_folder = os.path.join(self.disks[self.hub], "run")
         self.course = Course(os.path.join(self.run_folder, "metrics.jsonl"))
-        self.processes, self.shops, self.server, self.answers = [], {}, None, False
-        self.predictions = [None] * options.count
-        self.ages, self.own_answers = [], 0  # of the models that the hub answered with: (seconds, events)
-        self.next, self.answered, self.cut, self.slack, self.served_from = 0, 0, None, 0, None
-        self.added_s = self.joined_s = None
-        self.memory, self.notes = {box: 0 for box in options.boxes}, []
+        self.kept = fresh.Kept(os.path.join(self.run_folder, "journal", "outcomes"))
+        self.processes, self.shops, self.server, self.looked = [], {}, None, 0.0
+        self.next, self.asked = 0, 0  # chunk that is offered next; questions so far
+        self.memory = {box: 0 for box in options.boxes}
 
     def configuration(self):
         config = json.loads(json.dumps(self.options.config))
@@ -140,6 +116,8 @@ class Site:
         config["ps"].update(folder=DISK + "/" + self.name)
         return config
 
+    # ---- processes
+
     def start(self, box, what, *arguments, sets=()):
         command = [self.options.program, *arguments]
         for one in sets:
@@ -147,6 +125,19 @@ class Site:
         self.processes.append(Process(self.options.limits, box, command,
                                       os.path.join(self.logs, "%s-%s" % (what, box))))
         return self.processes[-1]
+
+    def process(self, box, what):
+        return next(one for one in self.processes if one.box == box and one.command[1] == what)
+
+    def open(self):
+        """Everything but the box that is added."""
+        self.began, self.moved = time.monotonic(), counted(self.options.boxes)
+        self.killed_before = self.killed()
+        self.start(self.hub, "coordinator", "coordinator", self.config, "--out", self.folder + "/run", "--init",
+                   self.options.model, "--restart")
+        for box in self.options.boxes:
+            if box not in self.later[1:]:
+                self.open_box(box)
 
     def open_box(self, box):
         """Everything of a box but the coordinator and the server of predictions."""
@@ -160,9 +151,7 @@ class Site:
         if box in self.later:
             self.start(box, "serve", "serve", self.options.model, sets=self.server_sets() + [
                 "serve.address=127.0.0.1:%d" % PORTS["own"]])
-        seen = max([shop.dealt for shop in self.shops.values()] or [0])
         self.shops[box] = Shop(self, box)
-        self.shops[box].dealt = seen
 
     def server_sets(self):
         return ["ps.storage=disk", "ps.folder=" + self.folder, "serve.candidates_max=%d" % CHUNK]
@@ -178,173 +167,109 @@ class Site:
                       "security.certificate=" + self.options.certificate, "security.token=" + self.options.token,
                       "security.certificate_key=" + self.options.certificate_key])
 
-    # ---- dealing events
-
-    def room(self):
-        """Events that may be dealt now."""
-        if not self.answers:
-            return 2 * self.options.batch - self.next
-        away = self.shops[self.cut].dealt - self.slack if self.cut else 0
-        return AHEAD * self.options.batch + away - (self.next - self.course.trained())
-
-    def is_whole(self):
-        """The added box is in, and that with the plug, too; or they had their time."""
-        if not self.later or self.joined_s:
-            return True
-        if not self.added_s:
-            return False
-        said = self.processes[0].said(1500).rpartition("coordinator: listening on")[2]
-        if "going on after" in said and "is not there" not in said:
-            self.joined_s = time.monotonic()
-            self.note("all train")
-        elif time.monotonic() > self.added_s + JOIN_S:
-            self.joined_s = time.monotonic()
-        return bool(self.joined_s)
-
-    def deal(self):
-        """To all shops alike: one that goes without answers, and is the sooner done, sees no more than the others."""
-        last = self.options.count if self.is_whole() else HELD * self.options.count // 100
-        for shop in self.shops.values():
-            count = min(CHUNK, last - self.next, self.room())
-            others = [other.dealt for other in self.shops.values() if other is not shop]
-            if shop.busy or count <= 0 or shop.dealt > max(others) + CHUNK:
-                continue
-            shop.deal(self.next, count)
-            self.next += count
-
-    def hear(self, selector):
-        for key, _ in selector.select(0.005):
-            for first, count, who, samples, age, said in key.data.answers():
-                seconds = time.monotonic() - self.began
-                print("%.3f" % seconds, first, count, key.data.box, who, samples, age, file=self.told)
-                self.answered += count
-                self.predictions[first:first + len(said)] = said
-                self.own_answers += len(said) if who == "own" else 0
-                if who == "hub":
-                    self.served_from = first if self.served_from is None else self.served_from
-                    self.ages.append((age, count))
-
-    # ---- what happens to boxes
-
-    def happen(self):
-        """Plugs and boxes, by the share of the events that were seen, or of the time."""
-        share = max(self.next / self.options.count, (time.monotonic() - self.began) / self.options.seconds)
-        if self.later and share > self.options.pulled and self.cut is None and not self.notes:
-            self.cut = self.later[0]
-            self.slack, self.pulled_s = self.shops[self.cut].dealt, time.monotonic()
-            subprocess.check_call([LAN, "cut", self.cut])
-            self.note("plug of %s pulled" % self.cut)
-        if self.cut and share > self.options.added and time.monotonic() > self.pulled_s + self.options.away_s:
-            subprocess.check_call([LAN, "mend", self.cut])
-            self.note("plug of %s back, box %s added" % (self.cut, self.later[1]))
-            self.cut, self.added_s = None, time.monotonic()
-            self.open_box(self.later[1])
-            self.adding = self.start(self.hub, "add", "add", self.folder + "/run", self.later[1])
-            return True
-        return False
-
-    def note(self, text):
-        self.notes.append({"at": self.next, "text": text, "s": round(time.monotonic() - self.began, 1)})
-        self.options.say("%s: %s after %d events" % (self.name, text, self.next))
-
-    def watch(self):
-        """Once in a while: how much memory each box uses, and whether somebody answers."""
-        self.answers = self.answers or bool(self.server and "listening" in self.server.said())
-        for box in self.memory:
-            self.memory[box] = max(self.memory[box], self.options.limits.used(box))
-
-    def run(self):
-        self.began = time.monotonic()
-        before = counted(self.options.boxes)
-        self.start(self.hub, "coordinator", "coordinator", self.config, "--out", self.folder + "/run", "--init",
-                   self.options.model, "--restart")
-        for box in self.options.boxes:
-            if not self.later or box != self.later[1]:
-                self.open_box(box)
-        selector = selectors.DefaultSelector()
-        for shop in self.shops.values():
-            selector.register(shop.process.stdout, selectors.EVENT_READ, shop)
-        try:
-            return self.result(before, self.go(selector))
-        finally:
-            self.close()
-
-    def go(self, selector):
-        """Until all events are trained; false: the time was over before."""
-        end, looked, done_at, still = self.began + self.options.seconds, 0.0, None, (0, self.began)
-        self.first_s = self.last_s = None
-        while True:
-            now = time.monotonic()
-            for one in self.processes:
-                one.step()
-            self.course.poll()
-            self.serve()
-            self.hear(selector)
-            if now < end:
-                self.deal()
-                if self.happen():
-                    shop = self.shops[self.later[1]]
-                    selector.register(shop.process.stdout, selectors.EVENT_READ, shop)
-            if now > looked + 0.5:
-                self.watch()
-                looked = now
-            self.first_s = self.first_s or (now if self.next else None)
-            trained = self.course.trained()
-            if trained > still[0]:
-                self.last_s, still = now, (trained, now)
-            if self.answered == self.next and (now >= end or self.next == self.options.count):
-                done_at = done_at or now
-                if self.cut:  # nobody mended it: the time was over
-                    subprocess.check_call([LAN, "mend", self.cut])
-                    self.note("plug of %s back" % self.cut)
-                    self.cut = None
-                waits = "waiting for the input" in self.processes[0].said(200)
-                if trained >= self.next or (waits and now > max(done_at, still[1]) + STILL_S):
-                    return True
-                if now > done_at + DRAIN_S:
-                    return False
-            failed = [one for one in self.processes if one.status]
-            if failed:
-                raise OSError("%s ended with status %d: %s" % (os.path.basename(failed[0].log), failed[0].status,
-                                                               failed[0].said(400).strip().splitlines()[-1]))
-            if now > end + DRAIN_S:
-                return False
-
-    def result(self, before, is_done):
-        coordinator = self.processes[0]
-        after = counted(self.options.boxes)
-        coordinator.end(SAVE_S)
-        summary = {}
-        path = os.path.join(self.run_folder, "summary.json")
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                summary = json.load(file)
+    def step(self):
+        for one in self.processes:
+            one.step()
         self.course.poll()
+        if self.shops:
+            self.kept.poll()
+            self.serve()
+        if time.monotonic() > self.looked + 0.5:
+            self.looked = time.monotonic()
+            for box in self.memory:
+                self.memory[box] = max(self.memory[box], self.options.limits.used(box))
+        failed = [one for one in self.processes if one.status]
+        if failed:
+            raise OSError("%s ended with status %d: %s" % (os.path.basename(failed[0].log), failed[0].status,
+                                                           failed[0].said(400).strip()))
+        time.sleep(LOOK_S)
+
+    def go_on(self, done, limit_s):
+        """Whether it is done within so many seconds."""
+        end = time.monotonic() + limit_s
+        while not done():
+            if time.monotonic() > end:
+                return False
+            self.step()
+        return True
+
+    def go_until(self, at):
+        self.go_on(lambda: time.monotonic() >= at, 3600)
+
+    def killed(self):
+        return sum(self.options.limits.killed(box) for box in self.options.boxes)
+
+    # ---- events
+
+    def offer(self, rate, seconds):
+        """Of all boxes together, from AHEAD_S from now on; those that are not there yet keep their part. When it begins
+        and ends; None: so many events are not left."""
+        boxes = self.options.boxes
+        period = len(boxes) * CHUNK / rate
+        count = round(seconds / period)
+        if (self.next + count * len(boxes)) * CHUNK > self.options.count:
+            return None
+        begin = time.monotonic() + AHEAD_S
+        for number, box in enumerate(boxes):
+            plan = ((self.next + number) * CHUNK, len(boxes) * CHUNK, count, begin + number * period / len(boxes),
+                    period)
+            if box in self.shops:
+                self.shops[box].offer(*plan)
+                self.asked += count
+            else:
+                self.waits = box, plan
+        self.next += count * len(boxes)
+        return begin, begin + count * period
+
+    def offer_rest(self):
+        """To the shop of a box that was added: its part of what is still to come."""
+        box, (first, step, count, start, period) = self.waits
+        past = max(0, int((time.monotonic() + AHEAD_S - start) / period) + 1)
+        if past < count:
+            self.shops[box].offer(first + past * step, step, count - past, start + past * period, period)
+            self.asked += count - past
+
+    def heard(self):
+        """Questions that shops are done with."""
+        return sum(open(one.said, "rb").read().count(b"\n") for one in self.shops.values() if os.path.exists(one.said))
+
+    def is_trained(self):
+        return self.course.trained() >= self.asked * CHUNK and self.heard() == self.asked
+
+    def warm(self):
+        """Until there is a version that answers."""
+        end = time.monotonic() + FIRST_S + self.options.table_bytes / 20e6
+        while not (self.server and "listening" in self.server.said()):
+            if time.monotonic() > end or not self.offer(WARM_RATE, WARM_S):
+                raise OSError("no version answers after %.0f s" % (time.monotonic() - self.began))
+            self.go_until(time.monotonic() + AHEAD_S + WARM_S)
+        self.go_on(self.is_trained, DRAIN_S)
+
+    def said(self):
+        return fresh.Said([one.said for one in self.shops.values()], CHUNK)
+
+    def told(self):
+        """Of all that was offered; ends the run."""
+        whole = self.go_on(self.is_trained, DRAIN_S)
+        coordinator, after = self.processes[0], counted(self.options.boxes)
         trained = self.course.trained()
-        self.keep_metrics()
-        killed = sum(self.options.limits.killed(box) for box in self.options.boxes)
-        if coordinator.status != 0:
-            self.notes.append({"at": self.next, "s": 0, "text": "ended with status %s" % coordinator.status})
-        return {"events": self.next, "answered": self.answered, "trained": trained,
-                "lost": self.answered - trained if is_done else None, "untrained": self.answered - trained,
-                "served_from": self.served_from, "predictions": self.predictions[:self.next],
-                "unserved": sum(p is None for p in self.predictions[self.served_from or 0:self.next]),
-                "seconds": (self.last_s or time.monotonic()) - (self.first_s or self.began),
-                "samples_per_s": trained / max(1e-9, (self.last_s or time.monotonic()) - (self.first_s or self.began)),
-                "own": self.own_answers, "age_p50_s": quantile(self.ages, 0.5), "age_p90_s": quantile(self.ages, 0.9),
-                "bytes": sum(after[box] - before[box] for box in after), "memory": self.memory, "killed": killed,
-                "starts": coordinator.starts, "notes": self.notes, "join": summary.get("join"),
-                "keys": summary.get("keys"), "log_loss_before_training":
-                    self.course.log_loss((self.served_from or 0))}
+        coordinator.end(SAVE_S)
+        kept = len(self.said().first) * CHUNK
+        return {"kept": kept, "trained": trained, "lost": kept - trained if whole else None,
+                "untrained": kept - trained, "link_bytes": sum(after[box] - self.moved[box] for box in after) /
+                max(1, trained), "memory": self.memory, "killed": self.killed() - self.killed_before,
+                "starts": coordinator.starts}
 
     def keep_metrics(self):
         """Beside the logs: disks go."""
         path = os.path.join(self.run_folder, "metrics.jsonl")
         if os.path.exists(path):
             shutil.copy(path, self.logs)
+        for box, one in self.shops.items():
+            if os.path.exists(one.said):
+                shutil.copy(one.said, os.path.join(self.logs, "said-" + box))
 
     def close(self):
-        self.told.close()
         for shop in self.shops.values():
             shop.process.kill()
             shop.process.wait()

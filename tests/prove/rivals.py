@@ -126,10 +126,10 @@ def run_vw(options, before, today):
             "bytes": os.path.getsize(paths["today"]) * (len(options.boxes) - 1) // len(options.boxes)}
 
 
-def run_yesterday(options):
+def run_yesterday(options, count):
     out = os.path.join(options.work, "predicted")
     subprocess.run([options.program, "predict", options.model, "--out", out, "--set",
-                    "stream.files=" + options.labelled], check=True, timeout=60 + options.seconds,
+                    "stream.files=" + options.labelled, "--set", "stream.samples_max=%d" % count], check=True, timeout=60 + options.seconds,
                    stderr=subprocess.DEVNULL)
     with open(out, encoding="ascii") as file:
         predictions = [float(line) for line in file]

@@ -3,8 +3,8 @@
 
 usage: shards.py FOLDER RANK RANKS MASTER THREADS BATCH BATCHES
 
-Tables are sharded over the boxes, with one process in each, and gloo goes over the same links. The optimizer is Adagrad,
-as in the run. BATCHES 0: all. FOLDER has what rivals.py prepared: numbered ids, keys, and the rows of yesterday's model.
+Tables are sharded over the boxes, with one process in each, and gloo goes over the same links. The optimizer is Adagrad
+with one accumulator a row, as in the run. BATCHES 0: all. FOLDER has what rivals.py prepared: numbered ids, keys, and the rows of yesterday's model.
 Every rank writes its predictions before training to FOLDER/predictions-RANK.npy and prints a line of JSON.
 """
 import datetime
@@ -83,7 +83,7 @@ class Shard(rival.Worker):
     def update(self, owned, gradients):
         rows, place = torch.unique(owned, return_inverse=True)
         summed = gradients.new_zeros((len(rows), self.dim)).index_add_(0, place, gradients)
-        squares = self.squares[rows].addcmul_(summed, summed)
+        squares = self.squares[rows] + (summed * summed).mean(1, keepdim=True)
         self.squares[rows] = squares
         self.values[rows] -= ROW_RATE * summed / (squares.sqrt() + EPSILON)
 
