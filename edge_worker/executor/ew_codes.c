@@ -15,8 +15,9 @@ rt_status ew_codes_init(ew_codes *codes, rt_coding coding, uint32_t slot_count, 
                         .init_scale = init_scale,
                         .rows = rt_alloc((size_t)slot_count * words, sizeof *codes->rows),
                         .versions = rt_alloc(slot_count, sizeof *codes->versions),
+                        .is_initial = rt_alloc(slot_count, sizeof *codes->is_initial),
                         .scratch = rt_alloc(values, sizeof *codes->scratch)};
-    if (codes->rows && codes->versions && codes->scratch)
+    if (codes->rows && codes->versions && codes->is_initial && codes->scratch)
         return RT_OK;
     ew_codes_fini(codes);
     return RT_NO_MEMORY;
@@ -26,6 +27,7 @@ void ew_codes_fini(ew_codes *codes)
 {
     rt_free(codes->rows);
     rt_free(codes->versions);
+    rt_free(codes->is_initial);
     rt_free(codes->scratch);
     *codes = (ew_codes){0};
 }
@@ -35,14 +37,30 @@ static uint32_t *words_of(const ew_codes *codes, uint32_t slot)
     return codes->rows + (size_t)slot * codes->words;
 }
 
-void ew_codes_take(ew_codes *codes, uint32_t slot, uint32_t version, const void *words,
-                   float *values)
+// Most are told apart by their first value.
+static bool is_as_it_begins(const ew_codes *codes, uint64_t key, const float *values)
 {
-    codes->versions[slot] = version;
+    float *begins = codes->scratch;
+    rt_row_init(key, codes->seed, codes->init_scale, 1, begins);
+    if (memcmp(begins, values, sizeof *values) != 0)
+        return false;
+    rt_row_init(key, codes->seed, codes->init_scale, codes->values, begins);
+    return memcmp(begins, values, codes->values * sizeof *values) == 0;
+}
+
+void ew_codes_take(ew_codes *codes, uint32_t slot, uint64_t key, uint32_t version,
+                   const void *words, float *values)
+{
     if (version == 0) {
         memcpy(values, words, codes->values * sizeof *values);
+        if (is_as_it_begins(codes, key, values))
+            ew_codes_first(codes, slot);
+        else
+            ew_codes_round(codes, slot, version, values);
         return;
     }
+    codes->versions[slot] = version;
+    codes->is_initial[slot] = false;
     memcpy(words_of(codes, slot), words, codes->words * sizeof *codes->rows);
     rt_coding_unpack(codes->coding, words, codes->values, values);
 }
@@ -50,11 +68,13 @@ void ew_codes_take(ew_codes *codes, uint32_t slot, uint32_t version, const void 
 void ew_codes_first(ew_codes *codes, uint32_t slot)
 {
     codes->versions[slot] = 0;
+    codes->is_initial[slot] = true;
 }
 
 void ew_codes_round(ew_codes *codes, uint32_t slot, uint32_t version, float *values)
 {
     codes->versions[slot] = version;
+    codes->is_initial[slot] = false;
     rt_coding_pack(codes->coding, values, codes->values, words_of(codes, slot));
     rt_coding_unpack(codes->coding, words_of(codes, slot), codes->values, values);
 }
@@ -63,7 +83,7 @@ void ew_codes_change(ew_codes *codes, uint32_t slot, uint64_t key, float *restri
                      void *words)
 {
     float *restrict base = codes->scratch;
-    if (codes->versions[slot] == 0)
+    if (codes->is_initial[slot])
         rt_row_init(key, codes->seed, codes->init_scale, codes->values, base);
     else
         rt_coding_unpack(codes->coding, words_of(codes, slot), codes->values, base);

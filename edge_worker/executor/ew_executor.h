@@ -22,9 +22,10 @@
 // Rows as they came, by slot, where they travel rounded (network.row_wire).
 //
 // What is pushed of a row is what has changed since (docs/PROTOCOL.md), so a slot keeps the words
-// in which its row came; of an initial row there is nothing to keep. In host memory, beside the
-// slab of whatever device. With bounded staleness ew_bases keeps rows as they came, and this says
-// only in which words they travel. One thread.
+// in which its row came; of an initial row there is nothing to keep. A row of version 0 comes in
+// floats. It is the initial one, or of the model that the run began with: then it is rounded here.
+// In host memory, beside the slab of whatever device. With bounded staleness ew_bases keeps rows as
+// they came, and this says only in which words they travel. One thread.
 
 typedef struct {
     rt_coding coding;
@@ -32,7 +33,8 @@ typedef struct {
     uint64_t seed;          // of initial rows
     float init_scale;
     uint32_t *rows;     // slot_count x words
-    uint32_t *versions; // slot_count: of the row that came; 0: the initial one
+    uint32_t *versions; // slot_count: of the row that came, or 0
+    bool *is_initial;   // slot_count
     float *scratch;     // values
 } ew_codes;
 
@@ -44,8 +46,8 @@ void ew_codes_fini(ew_codes *codes);
 
 // A row of a version came into a slot, in words (of version 0: in floats); values receives what
 // that is.
-void ew_codes_take(ew_codes *codes, uint32_t slot, uint32_t version, const void *words,
-                   float *values);
+void ew_codes_take(ew_codes *codes, uint32_t slot, uint64_t key, uint32_t version,
+                   const void *words, float *values);
 
 // The slot has the initial row.
 void ew_codes_first(ew_codes *codes, uint32_t slot);

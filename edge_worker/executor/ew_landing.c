@@ -30,7 +30,7 @@ static void decode_row(ew_executor *e, const ew_node *n, const float *words, flo
     if (n->flags & DP_OP_WHOLE) // its push, which comes next, says what others get of it
         memcpy(row, words, values * sizeof *row);
     else if (!e->config.bases)
-        ew_codes_take(codes, n->slot, n->version, words, row);
+        ew_codes_take(codes, n->slot, n->key, n->version, words, row);
     else if (n->version == 0) // as it begins: it came whole
         rt_coding_unpack(RT_CODING_FP32, words, values, row);
     else

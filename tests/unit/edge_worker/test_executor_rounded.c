@@ -438,6 +438,41 @@ static void each_pushes_in_its_own_way(void **state)
     destroy(&w);
 }
 
+// A run that begins with a model pulls its rows in version 0: they are not what a worker would make.
+static void rows_of_a_model_change_from_what_came(void **state)
+{
+    (void)state;
+    for (uint32_t c = 0; c < RT_COUNT_OF(codings); c++) {
+        world w;
+        const uint64_t key = key_of(0, 0, 0);
+        float rows[1][ROW_FLOATS], came[ROW_FLOATS];
+        make(&w, codings[c], false);
+        begin(&w.r);
+        add_op(&w.r, DP_OP_PULL, key, 0, 0)->flags = DP_OP_STATE;
+        add_row(&w.r, 0, 0, DP_MODE_OWN);
+        add_op(&w.r, DP_OP_INIT, key_of(1, 0, 9), 7, 0);
+        add_row(&w.r, 7, 0, DP_MODE_OWN); // a sample has two
+        fill(0, rows[0]);
+        memcpy(came, rows[0], sizeof came);
+        rounded(&w, rows[0], came);
+        give_next(&w);
+        answer_all(&w, 0, 1, rows);
+        assert_memory_equal(row_at(&w.r, 0), came, sizeof came);
+        change(&w, (const uint32_t[]){0}, 1);
+        train(&w.r, (float[2 * DIM]){0});
+        forget_sent(&w.r);
+        begin(&w.r);
+        add_op(&w.r, DP_OP_PUSH_ROW, key, 0, 1);
+        give_next(&w);
+        const uint8_t *record = sent_as(
+            &w, 0, RT_MESSAGE_PUSH_CHANGE, 1,
+            sizeof(rt_wire_change) + (rt_coding_words(codings[c], DIM) + STATE) * sizeof(float));
+        check_change(&w, record, key, 1, 0, came, row_at(&w.r, 0));
+        destroy(&w);
+    }
+}
+
 TEST_MAIN(TEST(rows_come_rounded), TEST(rounded_rows_wait_for_their_slots),
           TEST(the_other_kind_of_rows_is_refused), TEST(what_changed_goes_out),
-          TEST(stale_rows_go_out_as_changes), TEST(each_pushes_in_its_own_way))
+          TEST(stale_rows_go_out_as_changes), TEST(each_pushes_in_its_own_way),
+          TEST(rows_of_a_model_change_from_what_came))
