@@ -1,4 +1,4 @@
-"""loop - the part of a proof that finds the highest rate of events which the whole loop holds, and the day of its boxes.
+"""loop - the parts of a proof that find the highest rate of events which the whole loop holds, and show a day of boxes.
 
 Events are offered at a rate whatever the answers do. A rate holds if, in its window, freshness and answers keep their
 bounds and everything that was offered is trained when the next rate begins. The rate is raised until one does not

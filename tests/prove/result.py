@@ -25,8 +25,8 @@ WIDTH, LEFT, RIGHT, TOP, HEIGHT = 760, 50, 20, 106, 220
 
 def judge(options, found, today):
     """What is known of each part that was run, with what it was run with: parts can be kept one by one."""
-    settings = {"date": str(datetime.date.today()), "cores": os.cpu_count(), "load": options.load, "quick": options.quick,
-                "rows": options.data and os.path.basename(options.data), "yesterday": options.yesterday,
+    settings = {"date": str(datetime.date.today()), "cores": os.cpu_count(), "load": options.load,
+                "quick": options.quick, "rows": options.data and os.path.basename(options.data), "yesterday": options.yesterday,
                 "table": options.table_bytes / 1e6, "memory": options.memory, "limits": options.limits.reason or "",
                 "fast": options.fast, "slow": options.slow}
     one = {name: {key: value for key, value in found[name].items() if key not in ("at", "predictions")}
@@ -189,8 +189,8 @@ def day_table(one):
 def circumstances(part):
     one = part["settings"]
     limits = "%d MB of memory each" % one["memory"] if not one["limits"] else "no bound of memory (%s)" % one["limits"]
-    return ("%s, %d cores, load %.1f before, %s, %s events, %d of them yesterday's. Boxes: three with %d, two with %d Mbit/s, "
-            "%s; yesterday's table has %.0f MB." % (
+    return ("%s, %d cores, load %.1f before, %s, %s events, %d of them yesterday's. Boxes: three with %d, two with %d "
+            "Mbit/s, %s; yesterday's table has %.0f MB." % (
                 one["date"], one["cores"], one["load"], "a quick run" if one["quick"] else "full size",
                 one["rows"] or "generated", one["yesterday"], one["fast"], one["slow"], limits, one["table"]))
 
@@ -216,8 +216,8 @@ def short_table(one):
                          step["fresh_p99_s"], step["answer_p99_ms"], step["rate"], loop["link_bytes"]))
     if lines:
         cores = next(part for part in (full.get("training"), loop) if part)["settings"]["cores"]
-        lines = ["| five boxes that share %d cores | a second | PyTorch, tables sharded | bytes a sample over the links | "
-                 "PyTorch |" % cores, "|---|---|---|---|---|"] + lines + [""]
+        lines = ["| five boxes that share %d cores | a second | PyTorch, tables sharded | bytes a sample over the links "
+                 "| PyTorch |" % cores, "|---|---|---|---|---|"] + lines + [""]
     if full.get("day", {}).get("fresh"):
         lines += ["![%s](docs/results/prove.svg)" % PICTURE, ""]
     if lines:
@@ -227,13 +227,24 @@ def short_table(one):
 
 # ---- the picture
 
+def stretches(curve, column):
+    """(time, value) of the seconds that follow each other and have a value."""
+    found = [[]]
+    for point in curve:
+        if point[column] is None or (found[-1] and point[0] > found[-1][-1][0] + 1):
+            found.append([])
+        if point[column] is not None:
+            found[-1].append((point[0], point[column]))
+    return [some for some in found if some]
+
+
 def draw(one):
-    """Freshness over the day."""
+    """Freshness over the day. Where no answer knew of the events of a second there is no line."""
     run = one.get("day", {})
-    curve = [point for point in run.get("fresh") or [] if point[2] is not None]
+    curve = [point for point in run.get("fresh") or [] if point[1] is not None]
     if not curve:
         return picture(WIDTH, 60, [text_at(12, 30, "A day: not run")])
-    high, seconds = max([point[2] for point in curve] + [FRESH_S]) * 1.05, run["seconds"]
+    high, seconds = max([point[2] or point[1] for point in curve] + [FRESH_S]) * 1.05, run["seconds"]
     y_of = lambda value: TOP + HEIGHT * (1 - value / high)
     x_of = lambda at: LEFT + (WIDTH - LEFT - RIGHT) * min(1, at / seconds)
     out = [text_at(12, 22, "A day of five boxes: seconds from an outcome until an answer knows of it", ' font-size="15"'),
@@ -248,10 +259,11 @@ def draw(one):
     for number, mark in enumerate(run["marks"]):
         x, to_left = x_of(mark["at_s"]), mark["at_s"] > seconds / 2
         out += [line_at(x, TOP - 4, x, TOP + HEIGHT, MARK, ' stroke-dasharray="3 3"'),
-                text_at(x + (-3 if to_left else 3), TOP - 10 - 14 * (number % 3), mark["text"], ' fill="%s" font-size="12"%s'
-                        % (MARK, ' text-anchor="end"' if to_left else ""))]
+                text_at(x + (-3 if to_left else 3), TOP - 10 - 14 * (number % 3), mark["text"],
+                        ' fill="%s" font-size="12"%s' % (MARK, ' text-anchor="end"' if to_left else ""))]
     for number, (colour, name) in enumerate(((P99, "p99"), (P50, "median"))):
-        points = " ".join("%.1f,%.1f" % (x_of(point[0]), y_of(point[2 - number])) for point in curve)
-        out += ['<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (points, colour),
-                text_at(LEFT + 8 + 60 * number, TOP + HEIGHT + 40, name, ' fill="%s"' % colour)]
+        for some in stretches(curve, 2 - number):
+            points = " ".join("%.1f,%.1f" % (x_of(at), y_of(value)) for at, value in some)
+            out.append('<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>' % (points, colour))
+        out += [text_at(LEFT + 8 + 60 * number, TOP + HEIGHT + 40, name, ' fill="%s"' % colour)]
     return picture(WIDTH, TOP + HEIGHT + 52, out)

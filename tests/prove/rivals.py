@@ -129,8 +129,8 @@ def run_vw(options, before, today):
 def run_yesterday(options, count):
     out = os.path.join(options.work, "predicted")
     subprocess.run([options.program, "predict", options.model, "--out", out, "--set",
-                    "stream.files=" + options.labelled, "--set", "stream.samples_max=%d" % count], check=True, timeout=60 + options.seconds,
-                   stderr=subprocess.DEVNULL)
+                    "stream.files=" + options.labelled, "--set", "stream.samples_max=%d" % count], check=True,
+                   timeout=60 + options.seconds, stderr=subprocess.DEVNULL)
     with open(out, encoding="ascii") as file:
         predictions = [float(line) for line in file]
     if any(math.isnan(p) for p in predictions):

@@ -4,7 +4,8 @@
 usage: shards.py FOLDER RANK RANKS MASTER THREADS BATCH BATCHES
 
 Tables are sharded over the boxes, with one process in each, and gloo goes over the same links. The optimizer is Adagrad
-with one accumulator a row, as in the run. BATCHES 0: all. FOLDER has what rivals.py prepared: numbered ids, keys, and the rows of yesterday's model.
+with one accumulator a row, as in the run. BATCHES 0: all. FOLDER has what rivals.py prepared: numbered ids, keys, and
+the rows of yesterday's model.
 Every rank writes its predictions before training to FOLDER/predictions-RANK.npy and prints a line of JSON.
 """
 import datetime
