@@ -52,7 +52,7 @@ JOBS := $(if $(MAKELEVEL:0=),,-j$(shell nproc))
 MAKEFLAGS += --no-print-directory $(JOBS)
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all program library demo test asan tsan test-run bench bench-run torture soak soak-month soak-streams mutate arm64-test lan-test lan-bench prove fuzz fuzz-run fuzz-build \
+.PHONY: all program library demo test asan tsan test-run bench bench-run torture soak soak-month soak-streams screenshots mutate arm64-test lan-test lan-bench prove fuzz fuzz-run fuzz-build \
   fuzzers gpu-test gpu-bench gpu-build install uninstall deb deb-test image pages clean format help no-plugin no-ucx no-mpi FORCE
 
 first: all

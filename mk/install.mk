@@ -22,7 +22,7 @@ $(PAGES)/made: $(PROGRAM)
 	@touch $@
 
 install: program library pages ## install under PREFIX=/usr/local, below DESTDIR if that is given
-	install -d $(addprefix $(INTO)/,bin include lib/lanyard share/lanyard share/doc/lanyard/results share/man/man1 share/man/man5) \
+	install -d $(addprefix $(INTO)/,bin include lib/lanyard share/lanyard share/doc/lanyard/results share/doc/lanyard/pictures share/man/man1 share/man/man5) \
 	  $(addprefix $(DESTDIR),$(LIBDIR) $(UNITDIR) $(BASH_DIR) $(ZSH_DIR))
 	install -m 755 $(PROGRAM) $(INTO)/bin/lanyard
 	install -m 755 tools/lanyard-parquet $(INTO)/bin/lanyard-parquet
@@ -37,6 +37,7 @@ install: program library pages ## install under PREFIX=/usr/local, below DESTDIR
 	cp -r configs $(INTO)/share/lanyard
 	install -m 644 $(DOCS) $(INTO)/share/doc/lanyard
 	install -m 644 docs/results/*.md docs/results/*.svg $(INTO)/share/doc/lanyard/results
+	install -m 644 docs/pictures/*.png $(INTO)/share/doc/lanyard/pictures
 	install -m 644 $(PAGES)/man/*.1 $(INTO)/share/man/man1
 	install -m 644 $(PAGES)/man/*.5 $(INTO)/share/man/man5
 	install -m 644 $(PAGES)/lanyard $(DESTDIR)$(BASH_DIR)/lanyard

@@ -45,6 +45,9 @@ soak-month: program ## 30 days of 300 samples/s, daily rhythm, ids that come and
 soak-streams: program $(KAFKA_BOX) ## every source of events for 5 minutes while processes are killed, by SEED=1: nothing lost, nothing twice
 	@SOAK_SHOW=1 SOAK_SEED=$(SEED) SOAK_SECONDS=$(if $(QUICK),5,300) DIR=$(DIR) LANYARD=$(PROGRAM) tests/streams/test_streams
 
+screenshots: program ## pictures of a run's page and of its report, wide, dark and on a phone, and those of README.md (QUICK=1: not those; needs chromium)
+	@tools/screenshots --program $(PROGRAM) $(if $(QUICK),--quick,--document docs/pictures)
+
 mutate: ## change the core in COUNT=20 places, by SEED=1, one at a time: who lives was noticed by no test (QUICK=1: unit tests)
 	tests/mutate/mutate --cc "$(CC)" --seed $(SEED) --count $(COUNT) $(if $(QUICK),--quick)
 

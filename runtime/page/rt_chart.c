@@ -11,9 +11,9 @@
 #define RIGHT 14.0
 #define TOP 14.0
 #define BOTTOM 24.0
-#define UNIT_WIDTH 76.0 // of an axis, and half a label beside it
-#define BAR_HEIGHT 18.0
-#define BAR_LEFT 104.0
+#define UNIT_WIDTH 116.0 // of an axis, and half a label beside it, in the letters of a phone
+#define BAR_HEIGHT 22.0
+#define BAR_LEFT 160.0
 #define BAR_RIGHT 80.0
 #define TICKS_MAX 12
 
@@ -202,7 +202,7 @@ static void draw_bar(rt_page *page, const rt_chart_bar *bar, double y, double sc
 {
     char text[32];
     double sum = 0;
-    rt_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">", BAR_LEFT - 6, y + 13);
+    rt_page_add(page, "<text x=\"%.0f\" y=\"%.1f\" class=\"end\">", BAR_LEFT - 6, y + 15);
     rt_page_text(page, bar->name);
     rt_page_add(page, "</text>");
     for (uint32_t k = 0; k < part_count; k++) {
@@ -215,7 +215,7 @@ static void draw_bar(rt_page *page, const rt_chart_bar *bar, double y, double sc
                     part_names[k], rt_page_number(bar->parts[k], text));
         sum += bar->parts[k];
     }
-    rt_page_add(page, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", BAR_LEFT + sum * scale + 6, y + 13,
+    rt_page_add(page, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", BAR_LEFT + sum * scale + 6, y + 15,
                 rt_page_number(sum, text));
 }
 

@@ -33,15 +33,17 @@ static const char style[] =
     ".table{overflow-x:auto;font-size:14px}table{border-collapse:collapse;font-variant-numeric:"
     "tabular-nums}\n"
     "th,td{padding:4px 10px 4px 0;text-align:right;border-bottom:1px solid var(--grid);"
-    "white-space:nowrap}th{white-space:normal;vertical-align:bottom;font-weight:600;color:var(--"
-    "soft);font-size:13px}"
+    "white-space:nowrap}th{white-space:normal;vertical-align:bottom;"
+    "font-weight:600;color:var(--soft);font-size:13px}"
     ".facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(118px,1fr));gap:8px;"
     "margin:12px 0}.fact{background:var(--box);border-radius:8px;padding:8px 10px;min-width:0}"
     ".fact small,.fact b{display:block}.fact b{font-size:18px;overflow-wrap:anywhere}\n"
     "#axis{margin:0 6px 0 0;vertical-align:middle}label{color:var(--soft);font-size:13px}"
     "#axis:checked~main .by-time,#axis:not(:checked)~main .by-iteration{display:none}\n"
     "th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-"
-    "width:160px}\n";
+    "width:160px}\n"
+    // A phone shows charts at half their size.
+    "@media(max-width:600px){body{padding:16px}svg text{font-size:20px}th{min-width:72px}}\n";
 
 void rt_page_head(rt_page *page, const char *title)
 {
