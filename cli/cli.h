@@ -55,6 +55,10 @@ int cli_profile(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 // The model of a run by what the run held out (stream.holdout): printed, and put into its summary.
 int cli_eval_held_out(const char *folder);
+
+// The model of a checkpoint, in a folder, as `lanyard export` makes it. RT_CONFIG, RT_DATA, RT_IO,
+// RT_NOT_FOUND, RT_NO_MEMORY.
+rt_status cli_extract(const char *checkpoint, const char *folder, rt_error *error);
 int cli_predict(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_pin(int argc, char **argv);

@@ -297,6 +297,18 @@ static rt_status export_as(const ew_source *source, const char *out, rt_error *e
     return status;
 }
 
+rt_status cli_extract(const char *checkpoint, const char *folder, rt_error *error)
+{
+    rt_config config;
+    ew_source source;
+    rt_status status = ew_source_open(checkpoint, NULL, 0, true, &config, &source, error);
+    if (status)
+        return status;
+    status = export_as(&source, folder, error);
+    rt_config_fini(&config);
+    return status;
+}
+
 int cli_export(int argc, char **argv)
 {
     const char *given = NULL, *out = NULL, *sets[CLI_SETS_MAX];

@@ -604,6 +604,7 @@ int cli_coordinator(int argc, char **argv)
         .notify = &notify,
         .recall = ew_recall,
         .merge = ps_merge,
+        .extract = cli_extract,
         .announce = announce,
         .saved = say_saved,
         .announce_context = &words.fd};

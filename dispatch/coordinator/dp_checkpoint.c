@@ -81,8 +81,9 @@ static rt_status begin(dp_checkpoint *c, const dp_checkpoint_past *past, uint32_
     c->past_count = past_count;
     if (c->config.is_of_others)
         dp_checkpoint_want_all(c, dp_checkpoint_newest(c));
-    if (!*c->published)
-        return RT_OK;
+    const rt_status status = dp_checkpoint_begin_judging(c, error);
+    if (status || !*c->published)
+        return status;
     return begin_publishing(c, error);
 }
 
@@ -199,7 +200,7 @@ static uint32_t count_old(const dp_checkpoint *c)
 
 // The first of those that stay once this one is complete: the newest so many that are young enough,
 // and what they build on. past_count: with this one.
-static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
+static uint32_t choose_new_from(const dp_checkpoint *c, uint32_t iteration)
 {
     const uint32_t keep = c->config.config->checkpoint.keep;
     const uint32_t old = count_old(c);
@@ -216,6 +217,12 @@ static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
     while (first > 0 && c->past[first].base)
         first--;
     return c->past[first].iteration;
+}
+
+// Likewise, and the best one so far stays (stream.patience).
+static uint32_t choose_keep_from(const dp_checkpoint *c, uint32_t iteration)
+{
+    return (uint32_t)rt_min_u64(choose_new_from(c, iteration), dp_checkpoint_best_needs(c));
 }
 
 rt_status dp_checkpoint_write_scale(const rt_bytes *bytes, const char *directory, rt_error *error)
@@ -518,6 +525,9 @@ static void close_checkpoint(void *context, rt_child_result *result)
     }
     dp_checkpoint_begin_manifest(c, RT_MANIFEST_FORMAT_STATE, &json);
     put_ages(c, &json);
+    if (c->content.epochs)
+        rt_json_u64(&json, "epochs", c->content.epochs);
+    dp_holdout_put(&c->holdout, &json);
     dp_checkpoint_put_parts(c, &json, true);
     if (rt_manifest_write(&json, c->folder, &result->error) ||
         rt_checkpoint_list(c->directory, &iterations, &count, NULL))
@@ -590,6 +600,7 @@ static void finish(dp_checkpoint *c, const rt_child_result *result)
     c->cannot_merge &= c->base != 0;
     dp_checkpoint_merge(c);
     dp_hook_put(&c->after, c->content.iteration, c->folder);
+    dp_checkpoint_judge(c);
 }
 
 static void start_closing(dp_checkpoint *c)
@@ -621,6 +632,10 @@ void dp_checkpoint_step(dp_checkpoint *c)
     if (c->child.fd >= 0 && rt_child_poll(&c->child, &result) == RT_OK) {
         if (c->step == STEP_CLOSING) {
             finish(c, &result);
+            return;
+        }
+        if (c->step == STEP_JUDGING) {
+            dp_checkpoint_judged(c, &result);
             return;
         }
         take_own(c, &result);

@@ -11,6 +11,7 @@
 #include "dispatch/coordinator/dp_ages.h"
 #include "dispatch/coordinator/dp_collect.h"
 #include "dispatch/coordinator/dp_guard.h"
+#include "dispatch/coordinator/dp_holdout.h"
 #include "runtime/stream/rt_position.h"
 #include "runtime/wire/rt_bytes.h"
 #include "runtime/config/rt_config.h"
@@ -59,6 +60,7 @@ typedef struct {
 typedef struct {
     uint32_t iteration;
     uint64_t samples;
+    uint32_t epochs;           // it is at the end of an epoch, which is judged; else 0
     rt_position_events events; // where reading goes on in journals; 0: there is none
     rt_bytes state;            // of coordinator and planner; taken over
     rt_bytes dense;            // dense.bin; taken over
@@ -96,7 +98,7 @@ rt_status dp_checkpoint_create(const dp_checkpoint_config *config, const dp_chec
                                uint32_t past_count, dp_checkpoint **checkpoint_p, rt_error *error);
 void dp_checkpoint_destroy(dp_checkpoint *checkpoint); // ends what is being written
 
-// True while one is being written: no other can begin.
+// True while one is being written, or judged (stream.patience): no other can begin.
 bool dp_checkpoint_busy(const dp_checkpoint *checkpoint);
 
 // Readable when dp_checkpoint_step has something to do; -1: nothing is under way here.
@@ -112,6 +114,9 @@ void dp_checkpoint_write(dp_checkpoint *checkpoint);
 
 // Iteration of the newest one that is complete on disk; 0: there is none.
 uint32_t dp_checkpoint_newest(const dp_checkpoint *checkpoint);
+
+// Of the judgements of epochs so far; a run that goes on has those of before.
+const dp_holdout *dp_checkpoint_judgements(const dp_checkpoint *checkpoint);
 
 // Rows were forgotten up to that iteration: the next one after it has all rows, not changes.
 // has_all: it is complete, or nobody wants it.

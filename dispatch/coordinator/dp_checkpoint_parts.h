@@ -39,7 +39,7 @@ void dp_hook_end(dp_hook *hook);
 
 // -----------------------------------------------------------------------------------------------
 
-typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING } dp_checkpoint_stage;
+typedef enum { STEP_IDLE, STEP_PARTS, STEP_CLOSING, STEP_JUDGING } dp_checkpoint_stage;
 
 // What closing says: the checkpoint is complete, though it was not published; that no version was in
 // force; that it is not among the versions; how it compares; and which iteration is pinned (0: none).
@@ -57,6 +57,7 @@ struct dp_checkpoint {
     dp_checkpoint_content content;
     uint32_t base, keep_from;
     dp_hook after;
+    dp_holdout holdout;
     uint32_t all_after; // dp_checkpoint_want_all; 0: nobody does
     char folder[RT_FOLDER_MAX];
     rt_child child;
@@ -93,6 +94,16 @@ bool dp_checkpoint_is_long(const dp_checkpoint *c);
 
 // Whether a merge makes that short again: then shards need not write all rows.
 bool dp_checkpoint_can_merge(const dp_checkpoint *c);
+
+// The newest checkpoint is judged by held-out samples, if it is one of the end of an epoch. begin: a
+// run goes on from it. RT_DATA, and what reading its manifest returns.
+rt_status dp_checkpoint_begin_judging(dp_checkpoint *c, rt_error *error);
+void dp_checkpoint_judge(dp_checkpoint *c);
+void dp_checkpoint_judged(dp_checkpoint *c, const rt_child_result *result);
+
+// The iteration of the oldest one that the best one needs, itself included; UINT32_MAX: there is
+// none.
+uint32_t dp_checkpoint_best_needs(const dp_checkpoint *c);
 
 // Begins one where that is so and it is due; takes what has become of one; ends it.
 void dp_checkpoint_merge(dp_checkpoint *c);

@@ -466,6 +466,10 @@ static rt_status create_checkpoint(dp_run *run, rt_error *error)
 {
     const rt_config *own = &run->run_config;
     char published[RT_PATH_MAX + 16];
+    if (!*run->folder.checkpoints && own->stream.patience)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.patience: checkpoints are judged, and neither --out nor "
+                       "checkpoint.directory says where they are made");
     if (!*run->folder.checkpoints)
         return RT_OK;
     published_folder(run, published, sizeof published);

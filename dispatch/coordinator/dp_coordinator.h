@@ -43,6 +43,9 @@ typedef struct {
     // does without. Called in a forked copy of the process.
     dp_recall recall;
     dp_merge merge; // or NULL: nothing is merged, shards write all rows now and then
+    // Makes the model of a checkpoint in a folder, as `lanyard export` does: the one of the best epoch.
+    // NULL: the last one is saved.
+    rt_status (*extract)(const char *checkpoint, const char *folder, rt_error *error);
     // Called once, with the address that members connect to.
     void (*announce)(void *context, const char *address);
     // Called once model and summary are on disk: whatever happens to the run now has no effect.

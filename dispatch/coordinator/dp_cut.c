@@ -128,6 +128,7 @@ static rt_status ask_shards(dp_cut *cut, rt_error *error)
 {
     dp_checkpoint_content content = {.iteration = cut->planned->cut,
                                      .samples = dp_stats_samples(cut->stats),
+                                     .epochs = cut->planned->epochs,
                                      .events = cut->planned->events,
                                      .dense = cut->dense,
                                      .scale = cut->planned->scale_bin,
@@ -205,7 +206,7 @@ rt_status dp_cut_step(dp_cut *cut, rt_error *error)
     if (!cut->drained_ns) {
         cut->drained_ns = rt_now_ns();
         cut->drained_s = rt_unix_s();
-        if (busy)
+        if (busy && !cut->planned->epochs) // an epoch waits until the one before is judged
             rt_info("the checkpoint before is still being written: training waits for it");
     }
     if (busy)

@@ -5,6 +5,7 @@
 
 #include "dispatch/coordinator/dp_watch.h"
 #include "dispatch/coordinator/dp_run.h"
+#include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_folder.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/rt_hash.h"
@@ -197,13 +198,43 @@ static rt_status fill_folder(dp_run *run, const char *folder, rt_error *error)
     return write_manifest(run, folder, error);
 }
 
+// Of the epochs that were judged (stream.patience); NULL: none was, or it is what is in memory.
+static const dp_judgement *better_one(const dp_run *run)
+{
+    const dp_judgement *best = NULL;
+    if (run->checkpoint && run->own.extract)
+        best = dp_holdout_best(dp_checkpoint_judgements(run->checkpoint));
+    if (best && best->iteration == dp_stats_iterations(run->stats))
+        best = NULL;
+    return best;
+}
+
+static rt_status save_best(const dp_run *run, const dp_judgement *best, const char *path)
+{
+    char checkpoint[RT_FOLDER_MAX];
+    rt_error error = {0};
+    rt_status status = rt_checkpoint_path(run->folder.checkpoints, best->iteration, checkpoint,
+                                          sizeof checkpoint, &error);
+    if (!status)
+        status = run->own.extract(checkpoint, path, &error);
+    if (status)
+        rt_warn("the model of epoch %" PRIu32 ", the best, cannot be saved: %s; the last is saved",
+                best->epochs, error.text);
+    return status;
+}
+
 static rt_status save_model(dp_run *run, rt_error *error)
 {
     char path[RT_PATH_MAX + 16];
     rt_folder folder = {.lock_fd = -1};
+    const dp_judgement *best = better_one(run);
     if (!run->own.directory)
         return RT_OK;
     snprintf(path, sizeof path, "%s/model", run->own.directory);
+    if (best && !save_best(run, best, path)) {
+        run->saved_best = best;
+        return RT_OK;
+    }
     rt_status status = rt_folder_begin(&folder, path, error);
     if (!status)
         status = fill_folder(run, folder.draft, error);
@@ -212,6 +243,17 @@ static rt_status save_model(dp_run *run, rt_error *error)
     dp_collect_fini(&run->collect);
     rt_folder_abort(&folder);
     return status;
+}
+
+static void say_what_is_saved(const dp_run *run)
+{
+    const dp_judgement *best = run->saved_best;
+    if (best)
+        printf("the model is saved as it was after epoch %" PRIu32 ", iteration %" PRIu32
+               ", which had the best held-out log loss: %.4f%s\n",
+               best->epochs, best->iteration, best->log_loss,
+               run->stopped_early ? "; training ended early (stream.patience)" : "");
+    fflush(stdout);
 }
 
 rt_status dp_run_finish(dp_run *run, rt_error *error)
@@ -236,6 +278,7 @@ rt_status dp_run_finish(dp_run *run, rt_error *error)
     dp_run_traffic(run, &traffic);
     dp_stats_traffic(run->stats, &traffic, run->watch.samples);
     status = dp_stats_finish(run->stats, &reading, run->interrupted, error);
+    say_what_is_saved(run);
     if (!status && !run->input_failure.status && run->own.saved)
         run->own.saved(run->own.announce_context);
     return status;

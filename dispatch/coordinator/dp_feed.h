@@ -28,6 +28,7 @@ typedef struct {
     bool is_last;              // the final flush
     bool is_cut;               // everything up to here goes into a checkpoint:
     uint32_t cut;              // the last iteration before it; of a sweep, too
+    uint32_t epochs;           // of a cut at the end of an epoch (stream.patience): which; else 0
     rt_position_events events; // where reading goes on behind a cut
     bool is_sweep;             // rows end
     uint32_t floor;            // of a sweep (dp_sweep.h), which is a flush that is no cut

@@ -24,6 +24,7 @@ typedef struct {
     dp_ranges ranges; // before scaling
     uint64_t dense_clipped;
     uint64_t read_ns;
+    uint32_t epochs;    // an epoch ended in it: so many have; 0: none did, or nobody asks
     uint64_t *arrivals; // arrival_count of the batch's samples, the first ones
     uint32_t arrival_count;
 } dp_feed_batch;
@@ -50,6 +51,8 @@ struct dp_feed {
     rt_bytes stood;        // where the stream goes on after the batch that was planned last
     rt_scale *stood_scale; // likewise
     rt_base_rate stood_rate;
+    uint32_t epochs;     // of the batch that was planned last
+    uint32_t end_epochs; // as input_end: those that were begun
     bool is_learnt;      // something was trained up to there
     rt_bytes waiting;    // restored; the reader's
     rt_bytes input_end;  // where it ended, once the reader has seen that; else empty

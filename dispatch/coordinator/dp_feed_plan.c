@@ -213,6 +213,7 @@ static rt_status plan_one(dp_feed *feed, dp_feed_batch *read, dp_planned *planne
     if (feed->scale)
         rt_scale_copy(read->scale, feed->stood_scale);
     feed->stood_rate = read->rate;
+    feed->epochs = read->epochs;
     feed->is_learnt |= !read->batch.learning.is_untrained;
     return status;
 }
@@ -231,6 +232,7 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     planned->is_cut = is_cut;
     planned->is_last = is_last;
     planned->cut = feed->iteration;
+    planned->epochs = is_last && feed->input_end.size > 0 ? feed->end_epochs : feed->epochs;
     planned->is_learnt = feed->is_learnt;
     if (!is_cut)
         return encode(feed, plan, NULL, planned);
@@ -350,7 +352,8 @@ static rt_status plan_sweep(dp_feed *feed, uint64_t *sequence)
 static rt_status plan_end(dp_feed *feed, uint64_t sequence)
 {
     const rt_config *config = feed->config.config;
-    const bool is_wanted = config->checkpoint.at_end || config->publish.every_s > 0;
+    const bool is_judged = config->stream.patience > 0 && !atomic_load(&feed->stop);
+    const bool is_wanted = config->checkpoint.at_end || config->publish.every_s > 0 || is_judged;
     const bool is_cut = feed->config.cuts && is_wanted && feed->iteration > feed->last_cut;
     if (feed->input_end.size > 0) { // files that are known to be at their end
         rt_bytes_clear(&feed->stood);
@@ -370,7 +373,7 @@ static bool cut_is_due(dp_feed *feed)
     if (!feed->config.cuts || feed->iteration == feed->last_cut)
         return false;
     const bool is_requested = atomic_exchange(&feed->cut_requested, false);
-    return is_requested || (every && feed->iteration % every == 0);
+    return is_requested || feed->epochs || (every && feed->iteration % every == 0);
 }
 
 // RT_STOPPED: the caller is gone.

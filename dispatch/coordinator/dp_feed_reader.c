@@ -44,10 +44,20 @@ static void scale_one(dp_feed *feed, dp_feed_batch *into)
     rt_scale_copy(feed->scale, into->scale);
 }
 
+// That the stream has come to the end of.
+static uint32_t epochs_read(const dp_feed *feed)
+{
+    const rt_stream_config *config = &feed->config.config->stream;
+    if (config->patience == 0)
+        return 0;
+    return rt_stream_statistics(feed->stream).inputs_read / config->file_count;
+}
+
 static rt_status read_one(dp_feed *feed, dp_feed_batch *into, rt_error *error)
 {
     uint64_t begin = rt_now_ns();
     uint32_t samples = feed->batch_size;
+    const uint32_t epochs = epochs_read(feed);
     if (feed->grows)
         samples = rt_batch_grown(samples, rt_stream_statistics(feed->stream).samples);
     rt_status status = rt_stream_read(feed->stream, &into->batch, samples, error);
@@ -67,6 +77,9 @@ static rt_status read_one(dp_feed *feed, dp_feed_batch *into, rt_error *error)
     const uint64_t *arrivals = rt_stream_arrivals(feed->stream, &into->arrival_count);
     if (into->arrival_count)
         memcpy(into->arrivals, arrivals, into->arrival_count * sizeof *arrivals);
+    into->epochs = epochs_read(feed);
+    if (into->epochs == epochs)
+        into->epochs = 0;
     into->read_ns = rt_now_ns() - begin;
     rt_stream_tell(feed->stream, &into->end);
     if (!status && into->end.failed)
@@ -101,6 +114,9 @@ static void fail_reading(dp_feed *feed, const rt_error *error, bool has_read)
 // The planner looks at it once the queue of batches is closed and empty.
 static void note_end(dp_feed *feed, const dp_feed_batch *last)
 {
+    const rt_stream_config *config = &feed->config.config->stream;
+    if (config->patience > 0)
+        feed->end_epochs = (uint32_t)rt_min_u64(epochs_read(feed) + 1u, config->epochs);
     rt_bytes_put(&feed->input_end, last->end.data, last->end.size);
 }
 

@@ -336,10 +336,23 @@ static void cut_journal(dp_run *run)
     }
 }
 
+// No epoch has been better for stream.patience of them: no more is read.
+static void stop_early(dp_run *run)
+{
+    const dp_holdout *judged = dp_checkpoint_judgements(run->checkpoint);
+    const uint32_t patience = run->run_config.stream.patience;
+    if (run->stopped_early || patience == 0 || dp_holdout_since_best(judged) < patience)
+        return;
+    run->stopped_early = true;
+    rt_info("training ends (stream.patience)");
+    dp_feed_stop(run->feed);
+}
+
 // How far they have come, and whether one is due.
 static rt_status look_at_checkpoints(dp_run *run, rt_error *error)
 {
     dp_checkpoint_step(run->checkpoint);
+    stop_early(run);
     if (run->live)
         cut_journal(run);
     const rt_status status = end_hold(run, error);

@@ -98,7 +98,7 @@ typedef struct {
 
 struct dp_run {
     dp_run_phase phase;
-    bool interrupted;
+    bool interrupted, stopped_early;
     dp_coordinator_config own; // as the caller gave it, but for the hash of those that take part
     // Of all boxes: own.config, and behind its boxes those that were added. Its ranks are those of
     // people and of files beside checkpoints; members prove in HELLO that they have it.
@@ -131,8 +131,9 @@ struct dp_run {
         uint64_t distinct_keys;
     } planning;
     dp_feed *feed;
-    dp_open_iterations open; // at most run_ahead + 1
-    rt_error input_failure;  // why the input ended early: the model is saved all the same
+    dp_open_iterations open;        // at most run_ahead + 1
+    const dp_judgement *saved_best; // whose model was saved in place of the last one; or NULL
+    rt_error input_failure;         // why the input ended early: the model is saved all the same
 
     // What is kept.
     struct {

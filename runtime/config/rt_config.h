@@ -151,6 +151,7 @@ typedef struct {
     double negatives_keep;      // share of the samples with label 0 that is trained; 0: all
     uint32_t epochs;            // how often the files are read; 0: once
     double holdout;             // share of the samples that is not trained
+    uint32_t patience;          // epochs without a better judgement by them; 0: nobody judges
     bool reads_held_out;        // no key: who judges sets it. These samples, instead of the others
     rt_table_config table;      // table, json
     rt_libsvm_config libsvm;

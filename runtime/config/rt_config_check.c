@@ -299,6 +299,22 @@ static rt_status check_sim(const rt_config *config, rt_error *error)
                    config->sim_warmup, config->sim_iterations);
 }
 
+// What stream.patience needs beyond the stream (rt_config_check_stream).
+static rt_status check_judged(const rt_config *config, rt_error *error)
+{
+    if (config->stream.patience == 0)
+        return RT_OK;
+    if (config->publish.every_s > 0)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.patience: saves the best model, but servers of publish.every_s take "
+                       "the newest: leave one of them out");
+    if (!config->checkpoint.copies)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.patience: needs checkpoint.copies 1, as the coordinator judges the "
+                       "rows of all shards");
+    return RT_OK;
+}
+
 rt_status rt_config_check_model(const rt_config *config, rt_error *error)
 {
     // In the order in which somebody who is wrong in several ways is told.
@@ -319,6 +335,7 @@ rt_status rt_config_check_model(const rt_config *config, rt_error *error)
         check_rate,
         rt_config_check_stream,
         rt_config_check_network,
+        check_judged,
         check_sim,
     };
     for (size_t i = 0; i < RT_COUNT_OF(checks); i++) {

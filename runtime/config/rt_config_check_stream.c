@@ -489,11 +489,28 @@ static rt_status check_again(const rt_stream_config *stream, const char *key, rt
     return RT_OK;
 }
 
+static rt_status check_patience(const rt_stream_config *stream, rt_error *error)
+{
+    if (stream->patience == 0)
+        return RT_OK;
+    if (stream->holdout == 0)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.patience: held-out samples judge an epoch, expected stream.holdout "
+                       "above 0 (0.1 is usual)");
+    if (stream->epochs <= 1)
+        return rt_fail(error, RT_CONFIG,
+                       "stream.patience: training can end early after an epoch, expected "
+                       "stream.epochs above 1");
+    return RT_OK;
+}
+
 static rt_status check_epochs(const rt_stream_config *stream, rt_error *error)
 {
     rt_status status = RT_OK;
     if (stream->holdout > 0)
         status = check_again(stream, "stream.holdout", error);
+    if (!status)
+        status = check_patience(stream, error);
     if (status || stream->epochs <= 1)
         return status;
     if (stream->id[0])

@@ -141,6 +141,10 @@ const rt_config_key rt_config_keys[] = {
            "Share of the samples of files that is not trained, chosen by a hash of the line and "
            "`seed`. `lanyard up --out` judges the model by them at its end, and `lanyard eval "
            "RUN` later."),
+    U32("stream.patience", stream.patience, "0", IN(0, RT_FILES_MAX), "epochs",
+        "Number of epochs in a row without a better held-out log loss after which training ends. "
+        "Every epoch ends with a checkpoint, which the samples of `stream.holdout` judge. The best "
+        "one becomes the saved model. 0: all epochs are trained, and the last model is saved."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w, the share of samples with label 0 that is trained, chosen by a hash of `seed` and "
            "the sample's id or number. In the metrics and in all answers a prediction p becomes "

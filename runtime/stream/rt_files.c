@@ -605,7 +605,8 @@ static void counts(const void *source, rt_source_counts *counts)
     *counts = (rt_source_counts){.bytes_read = rt_lines_bytes_read(f->lines),
                                  .bytes_all = f->bytes_all,
                                  .taken = rt_lines_taken(f->lines),
-                                 .given = f->at < f->count ? given_now(f) : f->given};
+                                 .given = f->at < f->count ? given_now(f) : f->given,
+                                 .inputs = f->at};
 }
 
 static bool report(const void *source, uint32_t at, rt_stream_input *report)

@@ -26,6 +26,7 @@ typedef struct {
     uint64_t given;      // of them, those that were given out in lines
     uint64_t lost;       // events that were there to be read, and are not any more
     uint64_t breaks;     // times that an input was found not to be the one that was read
+    uint32_t inputs;     // that were read to their ends: files, once for every epoch
 } rt_source_counts;
 
 typedef struct {

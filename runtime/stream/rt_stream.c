@@ -191,7 +191,8 @@ rt_stream_stats rt_stream_statistics(const rt_stream *stream)
                              .bytes_all = counts.bytes_all,
                              .bytes_lost = counts.taken - rt_min_u64(counts.given, counts.taken),
                              .events_lost = counts.lost,
-                             .breaks = counts.breaks};
+                             .breaks = counts.breaks,
+                             .inputs_read = counts.inputs};
     find_doubtful(stream, &stats);
     if (stream->joined) {
         const rt_stream_stats outcomes = rt_joined_outcomes(stream->joined);

@@ -59,6 +59,7 @@ typedef struct {
                          // were not wanted any more; while reading also those still to be parsed
     uint64_t events_lost;   // that were there to be read, or had been acknowledged, and are gone
     uint64_t breaks;        // times that an input was not the one any more that had been read
+    uint32_t inputs_read;   // files that were read to their ends, once for every epoch
     uint64_t dense_clipped; // filled in by who scales the samples (rt_scale); 0 here
 } rt_stream_stats;
 

@@ -95,12 +95,19 @@ static void what_cannot_be_read_again(void **state)
 {
     (void)state;
     static const struct {
-        const char *sets[4], *words;
+        const char *sets[5], *words;
     } cases[] = {
         {{"stream.epochs=2", "stream.files=-", NULL}, "standard input can be read only once"},
         {{"stream.holdout=0.1", "stream.source=http", "stream.files=[]", NULL}, "is for files"},
         {{"stream.epochs=2", "stream.id=u", NULL}, "no event is trained twice"},
         {{"stream.epochs=256", "stream.files=[\"a\", \"b\"]", NULL}, "more than 256 in all"},
+        {{"stream.patience=2", "stream.epochs=3", NULL}, "expected stream.holdout above 0"},
+        {{"stream.patience=2", "stream.holdout=0.1", NULL}, "expected stream.epochs above 1"},
+        {{"stream.patience=1", "stream.holdout=0.1", "stream.epochs=2", "publish.every_s=5", NULL},
+         "publish.every_s take the newest"},
+        {{"stream.patience=1", "stream.holdout=0.1", "stream.epochs=2", "checkpoint.copies=0",
+          NULL},
+         "needs checkpoint.copies 1"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         rt_config config = config_of("rows", cases[i].sets);
