@@ -9,7 +9,7 @@
 #include "cli/cli_run.h"
 #include "edge_worker/predict/ew_scorer.h"
 #include "runtime/files/rt_file.h"
-#include "runtime/metrics/rt_meter.h"
+#include "runtime/metrics/rt_judge.h"
 #include "runtime/rt_json.h"
 #include "runtime/wire/rt_bytes.h"
 
@@ -25,53 +25,13 @@ typedef struct {
     rt_batch batch;
     ew_device device;
     ew_scorer *scorer;
-    rt_meter *meters[RT_LABELS_MAX];  // by label
-    float of_label[3][BATCH_SAMPLES]; // predictions, labels, weights of one
-    FILE *predictions;                // those of a sample in a line; NULL: not wanted
+    rt_judge judge;
+    FILE *predictions; // those of a sample in a line; NULL: not wanted
 } evaluation;
-
-static uint32_t class_count(const evaluation *e)
-{
-    return e->weights.schema.class_count;
-}
 
 static uint32_t label_count(const evaluation *e)
 {
     return e->weights.schema.label_count;
-}
-
-// Of samples that have the label.
-static void judge_label(evaluation *e, const float *probabilities, uint32_t label)
-{
-    uint32_t count = 0;
-    const rt_batch *batch = &e->batch;
-    for (uint32_t i = 0; i < batch->sample_count; i++) {
-        const size_t at = (size_t)i * batch->label_count + label;
-        if (batch->weights[at] == 0 && batch->labels[at] == 0)
-            continue;
-        e->of_label[0][count] = probabilities[at];
-        e->of_label[1][count] = batch->labels[at];
-        e->of_label[2][count++] = batch->weights[at];
-    }
-    rt_meter_add_weighted(e->meters[label], e->of_label[0], e->of_label[1], e->of_label[2], 1,
-                          count);
-}
-
-static void judge(evaluation *e, const float *probabilities)
-{
-    const rt_batch *batch = &e->batch;
-    if (label_count(e) > 1) {
-        for (uint32_t l = 0; l < label_count(e); l++)
-            judge_label(e, probabilities, l);
-        return;
-    }
-    if (class_count(e))
-        rt_meter_add_classes(e->meters[0], probabilities, batch->labels, batch->sample_count);
-    else if (batch->is_weighted)
-        rt_meter_add_weighted(e->meters[0], probabilities, batch->labels, batch->weights, 1,
-                              batch->sample_count);
-    else
-        rt_meter_add(e->meters[0], probabilities, batch->labels, batch->sample_count);
 }
 
 // A line for each sample. That one could not be written shows when the file is closed.
@@ -93,7 +53,7 @@ static rt_status evaluate_batch(evaluation *e, rt_error *error)
         ew_scorer_run(e->scorer, &e->weights, &e->batch, &probabilities, error);
     if (status)
         return status;
-    judge(e, probabilities);
+    rt_judge_add(&e->judge, &e->batch, probabilities);
     if (e->predictions)
         write_predictions(e, probabilities);
     return RT_OK;
@@ -110,7 +70,7 @@ static void print_quality(const char *name, const char *colon, const rt_quality 
 static void print_labels(const evaluation *e)
 {
     for (uint32_t l = 0; l < label_count(e) && label_count(e) > 1; l++) {
-        const rt_quality own = rt_meter_total(e->meters[l]);
+        const rt_quality own = rt_meter_total(e->judge.meters[l]);
         print_quality(e->weights.schema.label_names[l], ",", &own);
         printf("\n");
     }
@@ -132,7 +92,7 @@ static void write_labels(const evaluation *e, rt_json *out)
         return;
     rt_json_begin_object(out, "labels");
     for (uint32_t l = 0; l < label_count(e); l++) {
-        const rt_quality own = rt_meter_total(e->meters[l]);
+        const rt_quality own = rt_meter_total(e->judge.meters[l]);
         rt_json_begin_object(out, e->weights.schema.label_names[l]);
         write_quality(out, &own);
         rt_json_end_object(out);
@@ -148,7 +108,7 @@ static double unknown_share(const evaluation *e)
 
 static void write_result(const evaluation *e, rt_json *out)
 {
-    const rt_quality quality = rt_meter_total(e->meters[0]);
+    const rt_quality quality = rt_meter_total(e->judge.meters[0]);
     write_quality(out, &quality);
     rt_json_double(out, "unknown_lookups", unknown_share(e));
     rt_json_u64(out, "dense_clipped", ew_scorer_counted(e->scorer).dense_clipped);
@@ -169,7 +129,7 @@ static void print_json(const evaluation *e)
 
 static void print_result(const evaluation *e)
 {
-    const rt_quality quality = rt_meter_total(e->meters[0]);
+    const rt_quality quality = rt_meter_total(e->judge.meters[0]);
     const uint64_t clipped = ew_scorer_counted(e->scorer).dense_clipped;
     if (quality.sample_count == 0) {
         printf("0 samples: nothing was judged\n");
@@ -236,19 +196,6 @@ static rt_status open_input(evaluation *e, rt_error *error)
     return rt_stream_open(&e->input, e->config->seed, &e->stream, error);
 }
 
-static rt_status create_meters(evaluation *e, rt_error *error)
-{
-    for (uint32_t l = 0; l < label_count(e); l++) {
-        if (rt_meter_create(&e->meters[l]))
-            return rt_fail(error, RT_NO_MEMORY, "out of memory");
-        if (rt_stream_is_weighted(&e->input))
-            rt_meter_weigh(e->meters[l]);
-        if (class_count(e))
-            rt_meter_classify(e->meters[l], class_count(e));
-    }
-    return RT_OK;
-}
-
 static rt_status open_all(evaluation *e, rt_error *error)
 {
     rt_status status = ew_scorer_open_device(e->config->compute.threads, &e->device, error);
@@ -263,7 +210,10 @@ static rt_status open_all(evaluation *e, rt_error *error)
     status = ew_scorer_create(&e->weights, &e->device, BATCH_SAMPLES, &e->scorer, error);
     if (status)
         return status;
-    return create_meters(e, error);
+    if (rt_judge_init(&e->judge, &e->weights.schema, rt_stream_is_weighted(&e->input),
+                      BATCH_SAMPLES))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
 static rt_status evaluate(evaluation *e, rt_error *error)
@@ -348,8 +298,7 @@ static void close_all(evaluation *e)
     ew_scorer_destroy(e->scorer);
     ew_device_close(&e->device);
     ew_finished_close(&e->weights);
-    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
-        rt_meter_destroy(e->meters[l]);
+    rt_judge_fini(&e->judge);
 }
 
 typedef struct {

@@ -2,8 +2,7 @@
 
 #include <math.h>
 
-#include "runtime/metrics/rt_meter.h"
-#include "runtime/stream/rt_stream.h"
+#include "runtime/metrics/rt_judge.h"
 
 // The files of rows are read once for so many samples.
 #define SAMPLES_AT_ONCE 65536u
@@ -73,39 +72,16 @@ typedef struct {
     rt_stream_config input;
     rt_stream *stream;
     rt_batch batch;
-    uint32_t label_count, class_count, output_count;
-    rt_meter *meters[RT_LABELS_MAX]; // by label
-    float *predictions;              // output_count of each sample of a batch
-    float *of_label[3];              // predictions, labels, weights of one
+    rt_judge judge;
+    float *predictions; // of each output of a batch's samples
 } judging;
 
 static void close_judging(judging *j)
 {
     rt_stream_close(j->stream);
     rt_batch_fini(&j->batch);
-    for (uint32_t l = 0; l < RT_LABELS_MAX; l++)
-        rt_meter_destroy(j->meters[l]);
+    rt_judge_fini(&j->judge);
     rt_free(j->predictions);
-    for (uint32_t i = 0; i < 3; i++)
-        rt_free(j->of_label[i]);
-}
-
-static rt_status create_meters(judging *j)
-{
-    for (uint32_t l = 0; l < j->label_count; l++) {
-        if (rt_meter_create(&j->meters[l]))
-            return RT_NO_MEMORY;
-        if (j->class_count)
-            rt_meter_classify(j->meters[l], j->class_count);
-        else
-            rt_meter_weigh(j->meters[l]);
-    }
-    j->predictions = rt_alloc((size_t)SAMPLES_AT_ONCE * j->output_count, sizeof(float));
-    for (uint32_t i = 0; i < 3; i++)
-        j->of_label[i] = rt_alloc(SAMPLES_AT_ONCE, sizeof(float));
-    if (!j->predictions || !j->of_label[0] || !j->of_label[1] || !j->of_label[2])
-        return RT_NO_MEMORY;
-    return RT_OK;
 }
 
 // As `lanyard eval` reads it: all held-out samples, once. What was left out of training by
@@ -120,64 +96,36 @@ static rt_status open_judging(judging *j, const rt_config *config, rt_error *err
     if (status)
         return status;
     const rt_schema *schema = rt_stream_schema(j->stream);
-    j->label_count = schema->label_count;
-    j->class_count = schema->class_count;
-    j->output_count = schema->output_count;
     rt_batch_init(&j->batch, schema->dense_count);
-    if (create_meters(j))
+    j->predictions = rt_alloc((size_t)SAMPLES_AT_ONCE * schema->output_count, sizeof(float));
+    if (!j->predictions ||
+        rt_judge_init(&j->judge, schema, rt_stream_is_weighted(&j->input), SAMPLES_AT_ONCE))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
 }
 
-// Of samples that have the label.
-static void add_label(judging *j, uint32_t label)
-{
-    const rt_batch *batch = &j->batch;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < batch->sample_count; i++) {
-        const size_t at = (size_t)i * j->label_count + label;
-        const float weight = batch->is_weighted ? batch->weights[at] : 1;
-        if (weight == 0 && batch->labels[at] == 0)
-            continue;
-        j->of_label[0][count] = j->predictions[at];
-        j->of_label[1][count] = batch->labels[at];
-        j->of_label[2][count++] = weight;
-    }
-    rt_meter_add_weighted(j->meters[label], j->of_label[0], j->of_label[1], j->of_label[2], 1,
-                          count);
-}
-
-static void add_batch(judging *j)
-{
-    if (j->class_count) {
-        rt_meter_add_classes(j->meters[0], j->predictions, j->batch.labels, j->batch.sample_count);
-        return;
-    }
-    for (uint32_t l = 0; l < j->label_count; l++)
-        add_label(j, l);
-}
-
 static rt_status judge_all(judging *j, dp_recall recall, const char *folder, rt_error *error)
 {
+    const uint32_t outputs = rt_stream_schema(j->stream)->output_count;
     for (;;) {
         rt_status status = rt_stream_read(j->stream, &j->batch, SAMPLES_AT_ONCE, error);
         if (status == RT_END)
             return RT_OK;
         if (!status)
-            status = recall(folder, &j->batch, 0, j->output_count, j->predictions, error);
+            status = recall(folder, &j->batch, 0, outputs, j->predictions, error);
         if (status)
             return status;
-        add_batch(j);
+        rt_judge_add(&j->judge, &j->batch, j->predictions);
     }
 }
 
 // A label that no sample has says nothing.
-static double mean_loss(const judging *j)
+static double mean_loss(const rt_judge *judge)
 {
     double sum = 0;
     uint32_t count = 0;
-    for (uint32_t l = 0; l < j->label_count; l++) {
-        const double loss = rt_meter_total(j->meters[l]).log_loss;
+    for (uint32_t l = 0; l < judge->label_count; l++) {
+        const double loss = rt_meter_total(judge->meters[l]).log_loss;
         if (!isfinite(loss))
             continue;
         sum += loss;
@@ -189,11 +137,11 @@ static double mean_loss(const judging *j)
 rt_status dp_holdout_judge(const rt_config *config, dp_recall recall, const char *folder,
                            double *log_loss_p, rt_error *error)
 {
-    judging j = {.label_count = 0};
+    judging j = {.stream = NULL};
     rt_status status = open_judging(&j, config, error);
     if (!status)
         status = judge_all(&j, recall, folder, error);
-    const double loss = status ? 0 : mean_loss(&j);
+    const double loss = status ? 0 : mean_loss(&j.judge);
     close_judging(&j);
     if (!status && !isfinite(loss))
         return rt_fail(error, RT_NOT_FOUND, "stream.holdout: no sample is held out");
