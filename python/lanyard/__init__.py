@@ -7,6 +7,7 @@
     model.iteration, model.samples, model.age_s   # which version it is, as `lanyard serve` says it
     model.predict({"I1": [1, 5], "C1": ["68fd1e64", ""]})    # float32, probabilities of label 1
     model.weights                              # rows, dense part and scale as numpy arrays
+    model.to_onnx("model.onnx")                # a graph that takes model.onnx_inputs(...)
     lanyard.Classifier().fit(frame, y)         # trains: fit, partial_fit, predict_proba of scikit-learn
 
 predict() goes through liblanyard (lanyard.h), the program's own code; it is looked for where
@@ -23,7 +24,7 @@ import warnings
 
 import numpy as np
 
-from .cells import array_of, columns_of, values_of
+from .cells import array_of, columns_of, texts_of, values_of
 from .weights import ModelError, read_model as read
 
 __all__ = ["Classifier", "Column", "Model", "ModelError", "TrainingError", "read"]
@@ -195,6 +196,28 @@ class Model:
         rises = {name: np.mean([_log_loss(self.predict({**arrays, name: rng.permutation(values)}), labels) - base
                                 for _ in range(repeats)]) for name, values in arrays.items()}
         return {name: float(rises[name]) for name in sorted(rises, key=rises.get, reverse=True)}
+
+    def to_onnx(self, path=None):
+        """The model as an ONNX graph (onnx.ModelProto), written to `path` if that is given. Inputs are those of
+        onnx_inputs(), the output "probabilities" is predict()'s but for rounding. Needs the package onnx."""
+        from .onnx_graph import to_onnx
+        graph = to_onnx(self.weights, self.dense_count)
+        if path is not None:
+            with open(path, "wb") as file:
+                file.write(graph.SerializeToString())
+        return graph
+
+    def onnx_inputs(self, columns):
+        """What the graph of to_onnx() takes for samples, as predict() takes them: "keys", samples x places, int64
+        (-1: no key), and "dense", samples x dense features, float64, where the model has any."""
+        from .onnx_graph import padded
+        is_json, given = self.format == "json", columns_of(columns)
+        cells = {name: texts_of(name, values, self._separators.get(name), is_json) for name, values in given}
+        unknown = [name for name in cells if name not in self.columns]
+        if unknown or not cells:
+            raise ValueError(f"{unknown[0]}: no such column" if unknown else "columns are expected, found none")
+        dense, keys = self.weights.features(cells)
+        return {"keys": padded(self.weights.config, keys), **({"dense": dense} if self.dense_count else {})}
 
     @staticmethod
     def _call(function, *arguments):

@@ -131,11 +131,14 @@ def columns_of(columns):
     return [(name, columns[name]) for name in names]
 
 
-def texts_of(name, values, separator="|"):
-    """The cells of a column of a table, a list of str: as values_of, and as the library writes its numbers."""
-    kind, array = values_of(name, values, False, separator)
+def texts_of(name, values, separator="|", is_json=False):
+    """The cells of a column, a list of str: as values_of, and as the library writes its numbers. is_json: as a model
+    of that format reads them."""
+    kind, array = values_of(name, values, is_json, separator)
     if kind == TEXT:
         return [cell.decode() for cell in array.tolist()]
     if kind == DOUBLE:
-        return ["" if number != number else _text_of_float(number, False) for number in array.tolist()]
+        return ["" if number != number else _text_of_float(number, is_json) for number in array.tolist()]
+    if kind == BOOL and is_json:
+        return ["true" if value else "false" for value in array.tolist()]
     return [str(int(number)) for number in array.tolist()]
