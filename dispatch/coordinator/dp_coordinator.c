@@ -131,7 +131,14 @@ static rt_status open_stream(dp_run *run, rt_error *error)
     return rt_stream_open(&run->run_config.stream, run->site_config.seed, &run->stream, error);
 }
 
-// Its rows are at the shards: whoever touches one first pulls it.
+static rt_status read_initial(dp_run *run, rt_error *error)
+{
+    return dp_initial_read(run->own.model, &run->site_config, rt_stream_schema(run->stream),
+                           &run->initial, error);
+}
+
+// Its rows are at the shards: whoever touches one first pulls it. A checkpoint has them all, so a
+// run that goes on from one needs the model's files no more.
 static rt_status read_model(dp_run *run, rt_error *error)
 {
     const rt_config *config = &run->site_config;
@@ -147,8 +154,9 @@ static rt_status read_model(dp_run *run, rt_error *error)
             "--init needs rows.admit 1 and rows.admit_share 1: keys of the model's rows would "
             "be left out until they had come often enough again");
     run->run_config.dispatch.first_touch = RT_FIRST_TOUCH_PULL;
-    return dp_initial_read(run->own.model, config, rt_stream_schema(run->stream), &run->initial,
-                           error);
+    if (run->folder.resumes)
+        return RT_OK;
+    return read_initial(run, error);
 }
 
 // ---- who takes part --------------------------------------------------------------------------
@@ -417,8 +425,13 @@ static dp_resume_config resume_config(dp_run *run)
 static rt_status begin_with_model(dp_run *run, rt_error *error)
 {
     const dp_resume_config config = resume_config(run);
+    rt_status status = RT_OK;
     if (!run->own.model)
         return RT_OK;
+    if (!run->initial.saved.count) // no checkpoint was complete
+        status = read_initial(run, error);
+    if (status)
+        return status;
     return dp_resume_begin_with(&config, &run->initial.saved, error);
 }
 

@@ -541,6 +541,16 @@ static rt_status send_plan(resume *r, const dp_plan *plan, rt_error *error)
     return RT_OK;
 }
 
+static bool has_fills(const dp_plan *plan, uint32_t worker_count)
+{
+    for (uint32_t w = 0; w < worker_count; w++)
+        if (plan->slices[w].fill.count)
+            return true;
+    return false;
+}
+
+// Where caches start empty nobody is waited for: a slow box takes in the dense part while others
+// begin.
 static rt_status fill_caches(resume *r, rt_error *error)
 {
     const dp_plan *plan;
@@ -551,7 +561,8 @@ static rt_status fill_caches(resume *r, rt_error *error)
             return RT_OK;
         if (status)
             return rt_fail(error, status, "out of memory for the rows of the caches");
-        status = send_plan(r, plan, error);
+        if (has_fills(plan, r->config->config->worker_count))
+            status = send_plan(r, plan, error);
         if (status)
             return status;
     }

@@ -4,6 +4,7 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,28 @@ static void goes_on_from_a_checkpoint(void **state)
     must_predict_alike("parts", "whole", 1e-6);
 }
 
+// Checkpoints have all that the model has: once there is one, a run that goes on after a loss does
+// not look at the model's files, which may be gone by then.
+static void needs_the_model_once(void **state)
+{
+    process p;
+    char gone[500];
+    (void)state;
+    make_model(config, "model", (const char *const[]){files_of("first"), NULL});
+    start_with(&p, config, "begun", "model",
+               (const char *const[]){files_of("second"), "stream.source=follow",
+                                     "on_worker_loss=restart", "checkpoint.every_iterations=5",
+                                     NULL});
+    run_await_checkpoint(&p, "begun");
+    snprintf(gone, sizeof gone, "%s", run_path("gone"));
+    assert_int_equal(rename(run_path("model"), gone), 0);
+    assert_int_equal(kill(process_worker(&p, 0), SIGKILL), 0);
+    process_await(&p, 0, "going on after iteration", RUN_CASE_S);
+    assert_int_equal(kill(p.pid, SIGINT), 0);
+    run_must_end(&p, 0);
+    process_fini(&p);
+}
+
 // A label behind the model's: its own is predicted as before, of the other nothing is known. And a
 // run of two labels that was interrupted is as one that was not.
 static void more_labels(void **state)
@@ -402,8 +425,9 @@ static void torn_models_are_refused(void **state)
 
 TEST_MAIN(TEST_SLOW(more_labels, 120), TEST_SLOW(no_batches_change_nothing, 120),
           TEST_SLOW(the_first_batch_is_the_models, 120), TEST_SLOW(goes_on_as_the_run_would, 120),
-          TEST_SLOW(goes_on_from_a_checkpoint, 120), TEST_SLOW(bounded_staleness_too, 120),
-          TEST_SLOW(more_fields_wdl, 120), TEST_SLOW(more_fields_wdl_dense, 120),
-          TEST_SLOW(more_fields_dcn, 120), TEST_SLOW(more_fields_dcn_matrix, 120),
-          TEST_SLOW(more_fields_dlrm, 120), TEST_SLOW(more_fields_dfm, 120),
-          TEST_SLOW(what_cannot_fit_is_refused, 180), TEST_SLOW(torn_models_are_refused, 120))
+          TEST_SLOW(goes_on_from_a_checkpoint, 120), TEST_SLOW(needs_the_model_once, 120),
+          TEST_SLOW(bounded_staleness_too, 120), TEST_SLOW(more_fields_wdl, 120),
+          TEST_SLOW(more_fields_wdl_dense, 120), TEST_SLOW(more_fields_dcn, 120),
+          TEST_SLOW(more_fields_dcn_matrix, 120), TEST_SLOW(more_fields_dlrm, 120),
+          TEST_SLOW(more_fields_dfm, 120), TEST_SLOW(what_cannot_fit_is_refused, 180),
+          TEST_SLOW(torn_models_are_refused, 120))
