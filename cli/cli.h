@@ -23,6 +23,7 @@
 #define CLI_ANEW 4
 #define CLI_MEND 5
 #define CLI_DRAINED 6
+#define CLI_AGAIN 256 // no status: this process begins again, with the same words
 #define CLI_SETS_MAX 256
 #define CLI_UP_VARIABLE "LANYARD_UP" // in the environment of those that `up` starts
 // On --up-fd, from a shard that waits for the next start: it was told to, or lost the coordinator.

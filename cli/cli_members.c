@@ -42,8 +42,10 @@ typedef struct {
     rt_identity identity;
     uint32_t rank, box_workers; // 0: it was not said
     char coordinator[RT_NAME_MAX + 16], standby[RT_NAME_MAX + 16];
-    int up_fd;       // of a shard under `up`, a socket to it; -1: none
-    char leader[32]; // in the working directory: who led the run (rt_leader.c)
+    const char *path; // of CONFIG
+    bool is_anew;     // it was told that all start anew, at once
+    int up_fd;        // of a shard under `up`, a socket to it; -1: none
+    char leader[32];  // in the working directory: who led the run (rt_leader.c)
     rt_notify notify;
 } member_arguments;
 
@@ -181,6 +183,7 @@ static int read_member(int argc, char **argv, const char *role, member_arguments
     code = cli_load_run(words.path, words.sets, words.set_count, name, &arguments->config);
     if (code != CLI_OK)
         return mend_if_failed(code);
+    arguments->path = words.path;
     arguments->identity = cli_identity(&arguments->config);
     code = take_words(&words, is_worker, arguments);
     if (code != CLI_OK) {
@@ -206,9 +209,20 @@ static int fail(rt_status status, const rt_error *error)
     return rt_status_lasts(status) ? CLI_MEND : CLI_FAILED;
 }
 
+// Whether this process may take its own place, when all start anew as was planned: then nobody waits
+// for whoever watches over it. Under `up` that one does it; mpirun wants an end; and words that came
+// by a pipe (CONFIG) cannot be read twice.
+static bool may_begin_again(const char *path, const rt_config *config)
+{
+    struct stat info;
+    return !getenv(CLI_UP_VARIABLE) && !getenv("OMPI_COMM_WORLD_RANK") &&
+           config->collective != RT_COLLECTIVE_MPI && stat(path, &info) == 0 &&
+           S_ISREG(info.st_mode);
+}
+
 // The end of a member: what the coordinator ordered is no failure of this process. That the run
 // failed shows in the status, so that whoever watches the process can start it again, or leave it.
-static int member_exit(rt_status status, const rt_error *error)
+static int member_exit(const member_arguments *arguments, rt_status status, const rt_error *error)
 {
     if (!status || (status == RT_STOPPED && strcmp(error->text, RT_RUN_COMPLETE) == 0))
         return CLI_OK;
@@ -218,6 +232,8 @@ static int member_exit(rt_status status, const rt_error *error)
         rt_info("told to end: %s", error->text);
     if (strcmp(error->text, RT_BOX_DRAINED) == 0)
         return CLI_DRAINED;
+    if (arguments->is_anew && may_begin_again(arguments->path, &arguments->config))
+        return CLI_AGAIN;
     return CLI_ENDED;
 }
 
@@ -240,6 +256,7 @@ int cli_worker(int argc, char **argv)
                                .coordinator = arguments.coordinator,
                                .standby = arguments.standby,
                                .leader = arguments.leader,
+                               .is_anew = &arguments.is_anew,
                                .notify = &arguments.notify};
     rt_status status =
         cli_transport(&arguments.config, RT_ROLE_WORKER, arguments.rank, &worker.ops, &error);
@@ -248,7 +265,7 @@ int cli_worker(int argc, char **argv)
             cli_await(&arguments.config, CLI_WORKER, arguments.rank, -1, &arguments.notify, &error);
     if (!status)
         status = ew_worker_run(&worker, &error);
-    code = member_exit(status, &error);
+    code = member_exit(&arguments, status, &error);
     // The run may go on without this worker: others are to judge.
     if (status == RT_PEER && cli_may_shrink(&arguments.config))
         code = CLI_ENDED;
@@ -277,7 +294,8 @@ static bool ask_up(member_arguments *arguments, rt_status why)
     return cli_address(text, arguments->coordinator, sizeof arguments->coordinator);
 }
 
-// is_new: the shard has served since it waited last.
+// is_new: the shard has served since it waited last. Where all start anew the coordinator is there
+// soon.
 static bool await_next(member_arguments *arguments, const ps_kept *kept, bool is_new,
                        const rt_error *why)
 {
@@ -287,7 +305,7 @@ static bool await_next(member_arguments *arguments, const ps_kept *kept, bool is
                 why->text, ps_kept_iteration(kept));
     if (arguments->up_fd >= 0)
         return ask_up(arguments, why->status);
-    (void)poll(NULL, 0, PAUSE_MS);
+    (void)poll(NULL, 0, arguments->is_anew ? 0 : PAUSE_MS);
     return true;
 }
 
@@ -332,7 +350,7 @@ static int serve(member_arguments *arguments, ps_server_config *server, rt_error
             taken_ns = 0;
     } while (kept && await_next(arguments, kept, was_welcome, error));
     ps_kept_destroy(kept);
-    return member_exit(status, error);
+    return member_exit(arguments, status, error);
 }
 
 int cli_ps(int argc, char **argv)
@@ -351,6 +369,7 @@ int cli_ps(int argc, char **argv)
                                .leader = arguments.leader,
                                .identity = arguments.identity,
                                .schema = rt_config_schema(&arguments.config),
+                               .is_anew = &arguments.is_anew,
                                .notify = &arguments.notify};
     rt_status status = cli_transport(&arguments.config, RT_ROLE_PS, 0, &server.transport, &error);
     if (!status)
@@ -359,7 +378,7 @@ int cli_ps(int argc, char **argv)
     if (!status)
         code = serve(&arguments, &server, &error);
     else
-        code = member_exit(status, &error);
+        code = member_exit(&arguments, status, &error);
     end_member(&arguments);
     return code;
 }
@@ -434,12 +453,12 @@ static bool parse_ranks(const char *text, uint64_t *ranks_p)
     return *ranks_p != 0;
 }
 
-// The status of a coordinator's end.
-static int coordinator_exit(rt_status status, const rt_error *error)
+// The status of a coordinator's end. may_begin: it goes on from its checkpoint by itself.
+static int coordinator_exit(rt_status status, bool may_begin, const rt_error *error)
 {
     if (status == RT_AGAIN) {
         rt_info("%s", error->text);
-        return CLI_ANEW;
+        return may_begin ? CLI_AGAIN : CLI_ANEW;
     }
     if (!status)
         return CLI_OK;
@@ -612,9 +631,11 @@ int cli_coordinator(int argc, char **argv)
     if (words.promoted)
         coordinator.reload.adapt = cli_move_to_standby;
     const rt_status status = begin_coordinator(&coordinator, &words, &config, &keys, &error);
+    const bool may_begin =
+        words.restart && !words.announce_fd && may_begin_again(words.path, &config);
     rt_notify_close(&notify);
     rt_keys_clear(&keys);
     rt_config_fini(&site);
     rt_config_fini(&config);
-    return coordinator_exit(status, &error);
+    return coordinator_exit(status, may_begin, &error);
 }

@@ -1,10 +1,13 @@
 // lanyard - the program: picks a subcommand and hands over.
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli/cli_help.h"
@@ -304,6 +307,24 @@ static int close_output(int code)
     return CLI_FAILED;
 }
 
+// The same program with the same words in this process: nobody has to start it again. It stays what
+// it is to whoever watches it, and has nothing of the start before. Returns if that cannot be.
+static void begin_again(char **argv)
+{
+    char path[PATH_MAX];
+    const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (size < 0)
+        return;
+    path[size] = '\0';
+    char *replaced = strstr(path, " (deleted)"); // by another version, which is the one to start
+    if (replaced)
+        *replaced = '\0';
+    (void)fflush(NULL);
+    (void)syscall(SYS_close_range, STDERR_FILENO + 1, UINT_MAX,
+                  CLOSE_RANGE_CLOEXEC); // of libraries
+    (void)execv(path, argv);
+}
+
 static int run_command(const cli_command *command, int argc, char **argv)
 {
     bool wants_help = false;
@@ -401,7 +422,11 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "train") == 0)
         argv[1] = up;
     const cli_command *command = find_command(argv[1]);
-    if (command)
-        return run_command(command, argc - 1, argv + 1);
-    return unknown_command(argc, argv);
+    if (!command)
+        return unknown_command(argc, argv);
+    const int code = run_command(command, argc - 1, argv + 1);
+    if (code != CLI_AGAIN)
+        return code;
+    begin_again(argv);
+    return CLI_ANEW;
 }

@@ -397,5 +397,7 @@ rt_status ew_worker_run(const ew_worker_config *config, rt_error *error)
     if (status == RT_PEER || status == RT_NOT_FOUND) // the shard may have been told before us
         status = rt_member_give_up(&w.member, error);
     leave(&w, status, error);
+    if (config->is_anew)
+        *config->is_anew = status == RT_STOPPED && w.member.is_anew;
     return status;
 }

@@ -20,6 +20,7 @@ typedef struct {
     const char *standby;     // as in rt_member_config
     const char *leader;      // likewise
     rt_notify *notify;       // or NULL
+    bool *is_anew;           // set once it was told that all start anew, at once; or NULL
 } ew_worker_config;
 
 // RT_STOPPED: the coordinator ended the run (error has its reason). Anything else: this worker or

@@ -677,6 +677,8 @@ rt_status ps_server_run(const ps_server_config *config, rt_error *error)
     s->ops = config->transport;
     s->wait_fd = -1;
     const rt_status status = run(s, error);
+    if (config->is_anew)
+        *config->is_anew = status == RT_STOPPED && s->member.is_anew;
     leave(s, status, error);
     rt_free(s);
     return status;

@@ -30,6 +30,7 @@ typedef struct {
     // the next one may go on with, if this one ends for no fault of the shard. NULL: neither.
     struct ps_kept **kept;
     bool *was_welcome; // set once the coordinator has taken it in; or NULL
+    bool *is_anew;     // set once it was told that all start anew, at once; or NULL
 } ps_server_config;
 
 // RT_OK: finished (FINISH). RT_STOPPED, RT_REFUSED: the coordinator said STOP; error holds its

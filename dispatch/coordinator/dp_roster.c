@@ -247,6 +247,8 @@ void dp_roster_stop(dp_roster *roster, rt_status status, const char *text)
             continue;
         if (leaves)
             rt_message_header(&message)->iteration = RT_REASON_DRAINED;
+        else if (status == RT_AGAIN)
+            rt_message_header(&message)->iteration = RT_REASON_ANEW;
         (void)send_to(roster, m->peer, &message, NULL);
     }
 }

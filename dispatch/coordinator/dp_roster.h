@@ -86,9 +86,10 @@ rt_status dp_roster_receive(dp_roster *roster, uint32_t *peer_p, rt_message *mes
 // Waits for messages, for wake_fd, or until heartbeats are due, and sends those.
 rt_status dp_roster_wait(dp_roster *roster, int wake_fd, rt_error *error);
 
-// Tells everybody to end, with the run's status, and who is DRAINING, for good; text is shown there. RT_OK: it is complete. After
-// others members end as having been stopped by a failure, so that whoever watches over them starts
-// them again, but not if the status lasts.
+// Tells everybody to end, with the run's status, and who is DRAINING, for good; text is shown there.
+// RT_OK: it is complete; RT_AGAIN: all start anew, at once. After others members end as having been
+// stopped by a failure, so that whoever watches over them starts them again, but not if the status
+// lasts.
 void dp_roster_stop(dp_roster *roster, rt_status status, const char *text);
 
 #endif

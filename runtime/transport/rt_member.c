@@ -321,7 +321,8 @@ rt_status rt_member_give_up(rt_member *member, rt_error *error)
         status = rt_member_receive(member, &message, &said);
         rt_message_release(&message);
     }
-    if (status == RT_REFUSED || (status == RT_STOPPED && strcmp(said.text, RT_BOX_DRAINED) == 0))
+    const bool was_planned = member->is_anew || strcmp(said.text, RT_BOX_DRAINED) == 0;
+    if (status == RT_REFUSED || (status == RT_STOPPED && was_planned))
         *error = said;
     return error->status;
 }
@@ -357,7 +358,7 @@ rt_status rt_member_send(rt_member *member, rt_message *message, rt_error *error
     return RT_OK;
 }
 
-static rt_status stopped(const rt_message *message, rt_error *error)
+static rt_status stopped(rt_member *member, const rt_message *message, rt_error *error)
 {
     char text[sizeof error->text];
     const uint64_t reason = rt_message_header(message)->iteration;
@@ -367,6 +368,7 @@ static rt_status stopped(const rt_message *message, rt_error *error)
         return rt_fail(error, RT_STOPPED, RT_RUN_COMPLETE);
     if (reason == RT_REASON_DRAINED)
         return rt_fail(error, RT_STOPPED, RT_BOX_DRAINED);
+    member->is_anew = reason == RT_REASON_ANEW;
     const rt_status status = reason == RT_REASON_LASTS ? RT_REFUSED : RT_STOPPED;
     return rt_fail(error, status, "%s", text);
 }
@@ -392,7 +394,7 @@ rt_status rt_member_receive(rt_member *member, rt_message *message, rt_error *er
         member->heard_ns = rt_now_ns();
         uint32_t type = rt_message_header(message)->type;
         if (type == RT_MESSAGE_STOP)
-            status = stopped(message, error);
+            status = stopped(member, message, error);
         if (type != RT_MESSAGE_HEARTBEAT && type != RT_MESSAGE_STOP)
             return RT_OK;
         rt_message_release(message);

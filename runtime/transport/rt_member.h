@@ -74,6 +74,7 @@ typedef struct {
     uint64_t allowed; // hash of the last ALLOW; 0: none
     uint64_t heard_ns, sent_ns;
     uint64_t vitals_ns; // when VITALS are due
+    bool is_anew;       // a STOP said that all start anew, at once
 } rt_member;
 
 // Connects and waits for WELCOME, at the two addresses in turn until one answers: for
@@ -89,7 +90,8 @@ uint32_t rt_member_rank(const rt_member *member);
 
 // For a failure that may only be how the end of the run looks from here: reports it, and hears what
 // the coordinator has to say, for a second at most. Returns error's status: its own, unless the
-// coordinator says RT_REFUSED, or RT_STOPPED because the box is drained, which takes its place.
+// coordinator says RT_REFUSED, or RT_STOPPED because the box is drained or all start anew, which
+// takes its place.
 rt_status rt_member_give_up(rt_member *member, rt_error *error);
 
 // Reports a failure to the coordinator, as far as that is still possible, and leaves.

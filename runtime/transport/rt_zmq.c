@@ -22,7 +22,7 @@
 //
 // A connecting endpoint's link (link_state), and what its calls say in each state:
 //
-//                an attempt failed: a new socket after 200 ms
+//                an attempt failed: a new socket after 25 to 200 ms
 //                     .--------.
 //                     v        |
 //     connect --> CONNECTING --+-- handshake --> UP -- it ends --> LOST -- all was read --> GONE
@@ -406,7 +406,8 @@ static bool watch_prepare(rt_endpoint *endpoint, struct pollfd *fds, uint64_t *l
 {
     bool is_ready = endpoint_look(endpoint, false, false);
     if (endpoint->link == LINK_CONNECTING)
-        *limit_ms_p = rt_min_u64(*limit_ms_p, RT_ZMQ_RETRY_MS);
+        *limit_ms_p = rt_min_u64(*limit_ms_p,
+                                 endpoint->retry_ms ? endpoint->retry_ms : RT_ZMQ_RETRY_FIRST_MS);
     if (endpoint->link != LINK_GONE) {
         fds[0].fd = endpoint->socket_fd;
         fds[1].fd = endpoint->monitor_fd;

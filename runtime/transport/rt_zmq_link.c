@@ -71,7 +71,9 @@ static void link_retry_later(rt_endpoint *endpoint, const char *reason)
     char name[32];
     if (endpoint->retry_at_ns)
         return; // the first event of an attempt says why it failed
-    endpoint->retry_at_ns = rt_now_ns() + RT_ZMQ_RETRY_MS * RT_ZMQ_NS_PER_MS;
+    endpoint->retry_ms = (uint32_t)rt_min_u64(
+        rt_max_u64(2 * endpoint->retry_ms, RT_ZMQ_RETRY_FIRST_MS), RT_ZMQ_RETRY_MS);
+    endpoint->retry_at_ns = rt_now_ns() + endpoint->retry_ms * RT_ZMQ_NS_PER_MS;
     if (endpoint->retry_reason && strcmp(endpoint->retry_reason, reason) == 0)
         return;
     endpoint->retry_reason = reason;

@@ -55,7 +55,8 @@ bool rt_zap_has_keys(const rt_zap *zap, const char *address);
 
 // -----------------------------------------------------------------------------------------------
 
-#define RT_ZMQ_RETRY_MS 200         // between attempts to connect
+#define RT_ZMQ_RETRY_FIRST_MS 25 // between two attempts to connect; then twice as long, up to
+#define RT_ZMQ_RETRY_MS 200
 #define RT_ZMQ_EARLY_MESSAGES_MAX 8 // kept until the connection stands
 #define RT_ZMQ_IDENTITY_BYTES 12
 #define RT_ZMQ_NS_PER_MS UINT64_C(1000000)
@@ -97,6 +98,7 @@ struct rt_endpoint {
     uint32_t server; // connected to; 0 when listening
     link_state link;
     uint64_t retry_at_ns;     // of the next attempt; 0: one is under way
+    uint32_t retry_ms;        // between the last two
     const char *retry_reason; // that was logged last
     uint32_t early_count;
     rt_message early[RT_ZMQ_EARLY_MESSAGES_MAX];

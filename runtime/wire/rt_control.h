@@ -319,9 +319,10 @@ typedef enum {
     RT_REASON_FAILED = 0, // to start again may help
     RT_REASON_COMPLETE,   // STOP: nothing is wrong
     RT_REASON_LASTS,      // it does not: somebody has to mend something
-    RT_REASON_DRAINED     // STOP: the run goes on without the member's box
+    RT_REASON_DRAINED,    // STOP: the run goes on without the member's box
+    RT_REASON_ANEW        // STOP: as was planned, all start anew, at once
 } rt_reason;
-#define RT_REASONS (RT_REASON_DRAINED + 1)
+#define RT_REASONS (RT_REASON_ANEW + 1)
 
 // Reads a text payload (STOP, FAILED) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.

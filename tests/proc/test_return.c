@@ -208,13 +208,21 @@ static void start_and_lose(boxes *b, const char *rank)
     process_await(&b->coordinator, at, "going on after iteration", RUN_CASE_S);
 }
 
-// Once it was taken back, and all train again, the run is ended.
+// Once it was taken back, and all train again, the run is ended. What was planned needs nobody who
+// starts processes again: those that are there stay.
 static void take_back_and_end(boxes *b)
 {
+    const process *all[] = {&b->coordinator, &b->shard, &b->workers[2]};
+    const char *const roles[] = {"coordinator", "ps", "worker"};
+    pid_t before[3];
+    for (size_t i = 0; i < 3; i++)
+        before[i] = process_child(all[i], roles[i]);
     const size_t at =
         process_await(&b->coordinator, 0, "workers are back: all start anew", RUN_CASE_S);
     process_await(&b->coordinator, at, "going on after iteration", RUN_CASE_S);
     run_await_going_on(&b->coordinator, "hit", 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(process_child(all[i], roles[i]), before[i]);
     assert_int_equal(kill(process_child(&b->coordinator, "coordinator"), SIGINT), 0);
     end_boxes(b);
     fini_boxes(b);

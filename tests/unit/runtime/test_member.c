@@ -205,12 +205,15 @@ static void who_gives_up_hears_the_reason(void **state)
         rt_error error = {RT_PEER, "a shard is gone"};
         const bool lasts = reason == RT_REASON_LASTS;
         const bool drained = reason == RT_REASON_DRAINED;
-        assert_int_equal(rt_member_give_up(&member, &error), lasts     ? RT_REFUSED
-                                                             : drained ? RT_STOPPED
-                                                                       : RT_PEER);
-        assert_string_equal(error.text, lasts     ? "mend it"
-                                        : drained ? RT_BOX_DRAINED
-                                                  : "a shard is gone");
+        const bool anew = reason == RT_REASON_ANEW;
+        const bool was_planned = drained || anew;
+        assert_int_equal(rt_member_give_up(&member, &error), lasts         ? RT_REFUSED
+                                                             : was_planned ? RT_STOPPED
+                                                                           : RT_PEER);
+        assert_string_equal(error.text, lasts || anew ? "mend it"
+                                        : drained     ? RT_BOX_DRAINED
+                                                      : "a shard is gone");
+        assert_int_equal(member.is_anew, anew);
         assert_int_equal(coordinator.others, 1);
     }
     rt_member nowhere = {.config = config};
