@@ -95,21 +95,36 @@ static rt_status write_shard(const export *e, uint32_t shard, const ps_table *ta
     return status;
 }
 
+// A version that a server copied has no optimizer state, and so has a model that is made of it.
+static rt_status read_info(const export *e, uint32_t shard, ps_model_info *info, rt_error *error)
+{
+    char path[RT_PATH_MAX + 160];
+    ps_model_reader *reader;
+    rt_status status = ps_model_file_path(
+        e->source->folder, shard, e->source->config->ps_shard_count, path, sizeof path, error);
+    if (!status)
+        status = ps_model_reader_open(path, NULL, NULL, info, &reader, error);
+    if (status)
+        return status;
+    ps_model_reader_close(reader);
+    return RT_OK;
+}
+
 static rt_status export_shard(const export *e, uint32_t shard, rt_error *error)
 {
     const rt_config *config = e->source->config;
-    const uint32_t dim = config->model.embedding_dim;
     ps_store *store = NULL;
     ps_model_info info;
     ps_table *table = NULL;
-    rt_status status = ps_store_open(config, &store, error);
+    rt_status status = read_info(e, shard, &info, error);
+    if (!status)
+        status = ps_store_open(config, &store, error);
     if (status)
         return status;
-    const ps_table_config bounds = {
-        .row_floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim),
-        .memory_bytes_max = config->ps_memory_bytes_max,
-        .is_on_disk = store != NULL,
-        .store = store};
+    const ps_table_config bounds = {.row_floats = info.dim + info.state_floats,
+                                    .memory_bytes_max = config->ps_memory_bytes_max,
+                                    .is_on_disk = store != NULL,
+                                    .store = store};
     if (ps_table_create(&bounds, &table))
         status = rt_fail(error, RT_NO_MEMORY, "out of memory");
     if (!status)
@@ -121,18 +136,9 @@ static rt_status export_shard(const export *e, uint32_t shard, rt_error *error)
     return status;
 }
 
-// All arrays but the optimizer's state, which is none of a model's.
 static rt_status encode_dense(const rt_tensors *dense, rt_bytes *bytes, rt_error *error)
 {
-    uint32_t count = 0;
-    rt_tensor *all = rt_alloc(rt_tensors_count(dense) + 1u, sizeof *all);
-    if (!all)
-        return rt_fail(error, RT_NO_MEMORY, "out of memory for the dense part");
-    for (uint32_t i = 0; i < rt_tensors_count(dense); i++)
-        if (strcmp(rt_tensors_at(dense, i)->name, "optimizer.state") != 0)
-            all[count++] = *rt_tensors_at(dense, i);
-    const rt_status status = rt_tensors_encode(all, count, bytes);
-    rt_free(all);
+    const rt_status status = rt_tensors_encode_values(dense, bytes);
     if (status)
         return rt_fail(error, status, "out of memory for the dense part");
     return RT_OK;

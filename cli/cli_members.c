@@ -19,6 +19,7 @@
 #include "edge_worker/ew_worker.h"
 #include "edge_worker/predict/ew_recall.h"
 #include "ps_lite/ps_merge.h"
+#include "ps_lite/ps_model_file.h"
 #include "ps_lite/ps_server.h"
 #include "runtime/transport/rt_keys.h"
 #include "runtime/wire/rt_control.h"
@@ -624,6 +625,7 @@ int cli_coordinator(int argc, char **argv)
         .recall = ew_recall,
         .merge = ps_merge,
         .extract = cli_extract,
+        .values = ps_model_values,
         .announce = announce,
         .saved = say_saved,
         .announce_context = &words.fd};

@@ -10,7 +10,6 @@
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/files/rt_pack.h"
-#include "runtime/numbers/rt_optimizer.h"
 #include "runtime/stream/rt_parser.h"
 
 // Whether a run could go on from it, as far as its files say.
@@ -74,10 +73,8 @@ static rt_status read_rows(const ew_source *source, dp_state_check *check, uint6
                            rt_error *error)
 {
     const rt_config *config = source->config;
-    const uint32_t dim = config->model.embedding_dim;
-    const ps_table_config bounds = {
-        .row_floats = dim + rt_optimizer_state_floats(&config->optimizer_rows, dim),
-        .memory_bytes_max = UINT64_MAX / 2};
+    const ps_table_config bounds = {.row_floats = config->model.embedding_dim,
+                                    .memory_bytes_max = UINT64_MAX / 2};
     for (uint32_t s = 0; s < config->ps_shard_count; s++) {
         ps_table *table;
         if (ps_table_create(&bounds, &table))

@@ -311,8 +311,6 @@ void ew_trainer_attach(ew_trainer *t, ew_exchange *exchange)
 
 // ---- dense parameters ------------------------------------------------------------------------
 
-#define STATE_NAME "optimizer.state"
-
 static rt_status await_tasks(ew_trainer *t, rt_error *error)
 {
     void *item;
@@ -373,7 +371,7 @@ static uint32_t list_tensors(const ew_trainer *t, const float *values, const flo
         count++;
     if (state) {
         tensors[count] = (rt_tensor){.rank = 1, .shape = {state_count}, .values = state};
-        strcpy(tensors[count++].name, STATE_NAME);
+        strcpy(tensors[count++].name, RT_TENSOR_STATE);
     }
     return count;
 }
@@ -438,7 +436,7 @@ rt_status ew_trainer_set_state(ew_trainer *t, const rt_bytes *bytes, bool begins
         rt_tensors_decode("the dense part", bytes->data, bytes->size, &tensors, error);
     if (status)
         return status;
-    const rt_tensor *state = rt_tensors_find(tensors, STATE_NAME);
+    const rt_tensor *state = rt_tensors_find(tensors, RT_TENSOR_STATE);
     (void)ew_model_dense(t->config.model, EW_OPTIMIZER_STATE, &count);
     status = await_tasks(t, error);
     if (!status) // first: of another model its layers say more than the size of its state

@@ -1,9 +1,11 @@
 #include "ps_lite/ps_model_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include "runtime/files/rt_ahead.h"
@@ -178,11 +180,17 @@ static uint32_t header_bytes(const ps_model_info *info)
     return has_floor(info) ? HEADER_BYTES_FLOOR : HEADER_BYTES;
 }
 
-static rt_status write_header(ps_model_writer *writer, rt_error *error)
+// bytes: of the header, whose checksum is the last of them.
+static uint64_t header_checksum(const uint8_t *bytes, size_t size)
 {
-    const ps_model_info *info = &writer->info;
+    uint64_t checksum;
+    memcpy(&checksum, bytes + size - sizeof checksum, sizeof checksum);
+    return checksum;
+}
+
+static uint32_t encode_header(const ps_model_info *info, uint8_t bytes[HEADER_BYTES_MAX])
+{
     const file_floor floor = {info->floor, info->left_count};
-    uint8_t bytes[HEADER_BYTES_MAX];
     const uint32_t size = header_bytes(info);
     const size_t before = size - sizeof(uint64_t);
     file_header header = {.magic = MAGIC,
@@ -202,7 +210,14 @@ static rt_status write_header(ps_model_writer *writer, rt_error *error)
     memcpy(bytes + sizeof header, &floor, before - sizeof header);
     const uint64_t checksum = rt_hash_bytes(bytes, before);
     memcpy(bytes + before, &checksum, sizeof checksum);
-    add_to_sum(&writer->sum, size, checksum);
+    return size;
+}
+
+static rt_status write_header(ps_model_writer *writer, rt_error *error)
+{
+    uint8_t bytes[HEADER_BYTES_MAX];
+    const uint32_t size = encode_header(&writer->info, bytes);
+    add_to_sum(&writer->sum, size, header_checksum(bytes, size));
     return writer->sink.write(writer->sink.context, bytes, size, error);
 }
 
@@ -264,6 +279,12 @@ void ps_model_writer_abort(ps_model_writer *writer)
     rt_free(writer);
 }
 
+// packed: bytes, of zstd, of so many.
+static bool is_worth_it(size_t packed, size_t size)
+{
+    return !ZSTD_isError(packed) && packed <= size - size / 8;
+}
+
 // The block as it is stored: packed if that makes it smaller.
 static uint8_t *pack_block(ps_model_writer *writer)
 {
@@ -278,7 +299,7 @@ static uint8_t *pack_block(ps_model_writer *writer)
     }
     size_t packed = ZSTD_compressCCtx(writer->packer, one->packed + sizeof *header, size,
                                       one->bytes + sizeof *header, size, LEVEL);
-    if (ZSTD_isError(packed) || packed > size - size / 8) {
+    if (!is_worth_it(packed, size)) {
         writer->untried = UNTRIED_BLOCKS;
         return one->bytes;
     }
@@ -372,45 +393,35 @@ static rt_status read_bytes(ps_model_reader *reader, void *bytes, size_t size, r
                    reader->path, reader->taken, reader->info.row_count);
 }
 
-// The bytes of a header whose checksum is right. Its size and, at its end, the checksum stand where
-// they are in any version.
-static rt_status read_header_bytes(ps_model_reader *reader, uint8_t bytes[HEADER_BYTES_MAX],
-                                   rt_error *error)
+// Whether `got` bytes from the start of a file hold its header, whole and of a version that is
+// known. Its size and, at its end, the checksum stand where they are in any version.
+static rt_status check_header(const char *path, const uint8_t *bytes, size_t got, rt_error *error)
 {
-    file_header header;
-    uint64_t checksum;
-    rt_status status = read_some(reader, bytes, HEADER_BYTES, error);
-    if (status != RT_OK && status != RT_END)
-        return status;
-    memcpy(&header, bytes, sizeof header);
-    if (status == RT_END || header.magic != MAGIC)
-        return rt_fail(error, RT_DATA, "%s is not a file of rows", reader->path);
+    file_header header = {0};
+    if (got >= HEADER_BYTES)
+        memcpy(&header, bytes, sizeof header);
+    if (header.magic != MAGIC)
+        return rt_fail(error, RT_DATA, "%s is not a file of rows", path);
     const size_t size = header.header_bytes;
-    if (size < HEADER_BYTES || size > HEADER_BYTES_MAX)
-        return rt_fail(error, RT_DATA, "%s: the header is damaged", reader->path);
-    if (size > HEADER_BYTES)
-        status = read_some(reader, bytes + HEADER_BYTES, size - HEADER_BYTES, error);
-    if (status != RT_OK && status != RT_END)
-        return status;
-    memcpy(&checksum, bytes + size - sizeof checksum, sizeof checksum);
-    if (status == RT_END || checksum != rt_hash_bytes(bytes, size - sizeof checksum))
-        return rt_fail(error, RT_DATA, "%s: the header is damaged", reader->path);
+    if (size < HEADER_BYTES || size > HEADER_BYTES_MAX || got < size ||
+        header_checksum(bytes, size) != rt_hash_bytes(bytes, size - sizeof(uint64_t)))
+        return rt_fail(error, RT_DATA, "%s: the header is damaged", path);
     if (header.version > VERSION_FLOOR)
-        return rt_fail_format(error, reader->path, header.version, VERSION_FLOOR, NULL);
+        return rt_fail_format(error, path, header.version, VERSION_FLOOR, NULL);
     if (header.version < VERSION ||
         size != (header.version == VERSION ? HEADER_BYTES : HEADER_BYTES_FLOOR))
-        return rt_fail(error, RT_DATA, "%s has format version %u, expected %u or %u", reader->path,
+        return rt_fail(error, RT_DATA, "%s has format version %u, expected %u or %u", path,
                        header.version, VERSION, VERSION_FLOOR);
-    add_to_sum(&reader->sum, size, checksum);
     return RT_OK;
 }
 
-static rt_status read_header(ps_model_reader *reader, rt_error *error)
+// got: bytes from the start of the file, HEADER_BYTES_MAX where it has so many.
+static rt_status decode_header(const char *path, const uint8_t *bytes, size_t got,
+                               ps_model_info *info, rt_error *error)
 {
     file_header header;
     file_floor floor = {0};
-    uint8_t bytes[HEADER_BYTES_MAX];
-    rt_status status = read_header_bytes(reader, bytes, error);
+    rt_status status = check_header(path, bytes, got, error);
     if (status)
         return status;
     memcpy(&header, bytes, sizeof header);
@@ -422,19 +433,42 @@ static rt_status read_header(ps_model_reader *reader, rt_error *error)
         (floor.left_count && !header.base))
         return rt_fail(error, RT_DATA,
                        "%s: dimension %u, state %u, shard %u of %u, blocks of %u are impossible",
-                       reader->path, header.dim, header.state_floats, header.shard,
-                       header.shard_count, header.block_rows);
-    reader->info = (ps_model_info){.schema = header.schema,
-                                   .row_count = header.row_count,
-                                   .shard = header.shard,
-                                   .shard_count = header.shard_count,
-                                   .dim = header.dim,
-                                   .state_floats = header.state_floats,
-                                   .optimizer = header.optimizer,
-                                   .iteration = header.iteration,
-                                   .base = header.base,
-                                   .floor = floor.floor,
-                                   .left_count = floor.left_count};
+                       path, header.dim, header.state_floats, header.shard, header.shard_count,
+                       header.block_rows);
+    *info = (ps_model_info){.schema = header.schema,
+                            .row_count = header.row_count,
+                            .shard = header.shard,
+                            .shard_count = header.shard_count,
+                            .dim = header.dim,
+                            .state_floats = header.state_floats,
+                            .optimizer = header.optimizer,
+                            .iteration = header.iteration,
+                            .base = header.base,
+                            .floor = floor.floor,
+                            .left_count = floor.left_count};
+    return RT_OK;
+}
+
+static rt_status read_header(ps_model_reader *reader, rt_error *error)
+{
+    file_header header;
+    uint8_t bytes[HEADER_BYTES_MAX];
+    size_t got = 0;
+    rt_status status = read_some(reader, bytes, HEADER_BYTES, error);
+    if (!status) {
+        got = HEADER_BYTES;
+        memcpy(&header, bytes, sizeof header);
+    }
+    if (got && header.header_bytes > got && header.header_bytes <= HEADER_BYTES_MAX) {
+        status = read_some(reader, bytes + got, header.header_bytes - got, error);
+        got = status ? got : header.header_bytes;
+    }
+    if (status && status != RT_END)
+        return status;
+    status = decode_header(reader->path, bytes, got, &reader->info, error);
+    if (status)
+        return status;
+    add_to_sum(&reader->sum, got, header_checksum(bytes, got));
     return RT_OK;
 }
 
@@ -500,11 +534,23 @@ static bool is_stored_size(const block_header *header, size_t size)
     return header->stored_bytes == size;
 }
 
+// The columns of a block that is in one->packed as it is stored; they have `size` bytes.
+static bool unpack(ZSTD_DCtx *unpacker, block *one, size_t size)
+{
+    const block_header *header = (const block_header *)(const void *)one->packed;
+    uint8_t *columns = one->bytes + sizeof *header;
+    if (header->flags & PACKED)
+        return ZSTD_decompressDCtx(unpacker, columns, size, header + 1, header->stored_bytes) ==
+               size;
+    memcpy(columns, header + 1, size);
+    return true;
+}
+
 static rt_status read_block(ps_model_reader *reader, rt_error *error)
 {
     const uint32_t rows = rows_of_next_block(&reader->info, reader->taken);
     const size_t size = columns_size(reader->block.row_bytes, rows);
-    uint8_t *stored = reader->block.packed, *columns = reader->block.bytes + sizeof(block_header);
+    uint8_t *stored = reader->block.packed;
     const block_header *header = (const block_header *)(void *)stored;
     rt_status status = read_bytes(reader, stored, sizeof *header, error);
     if (status)
@@ -517,10 +563,7 @@ static rt_status read_block(ps_model_reader *reader, rt_error *error)
         return status;
     if (header->checksum != block_checksum(stored))
         return damaged(reader, error);
-    if (!(header->flags & PACKED))
-        memcpy(columns, stored + sizeof *header, size);
-    else if (ZSTD_decompressDCtx(reader->unpacker, columns, size, stored + sizeof *header,
-                                 header->stored_bytes) != size)
+    if (!unpack(reader->unpacker, &reader->block, size))
         return damaged(reader, error);
     add_to_sum(&reader->sum, sizeof *header + header->stored_bytes, header->checksum);
     reader->block_index++;
@@ -562,4 +605,166 @@ uint32_t ps_model_reader_ahead(const ps_model_reader *reader, const uint64_t **k
 {
     *keys_p = block_keys(&reader->block) + reader->next;
     return reader->block_rows - reader->next;
+}
+
+// ---- Without state ---------------------------------------------------------------------------
+
+// RT_DATA: the file ends before.
+static rt_status read_at(int file, const char *name, uint64_t offset, void *to, size_t size,
+                         rt_error *error)
+{
+    uint8_t *next = to;
+    while (size > 0) {
+        const ssize_t got = pread(file, next, size, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return rt_fail(error, RT_IO, "cannot read %s: %s", name, strerror(errno));
+        if (got == 0)
+            return rt_fail(error, RT_DATA, "%s ends early", name);
+        next += got;
+        offset += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return RT_OK;
+}
+
+// bytes: HEADER_BYTES_MAX, or the whole file where it has fewer. *size_p: of the header.
+static rt_status read_header_at(int file, const char *name, uint8_t bytes[HEADER_BYTES_MAX],
+                                uint32_t *size_p, ps_model_info *info, rt_error *error)
+{
+    file_header header;
+    const ssize_t got = pread(file, bytes, HEADER_BYTES_MAX, 0);
+    if (got < 0)
+        return rt_fail(error, RT_IO, "cannot read %s: %s", name, strerror(errno));
+    const rt_status status = decode_header(name, bytes, (size_t)got, info, error);
+    if (status)
+        return status;
+    memcpy(&header, bytes, sizeof header);
+    *size_p = header.header_bytes;
+    return RT_OK;
+}
+
+// A block of a file as it is stored, in one->packed, and its columns, in one->bytes. info: of the
+// file.
+static rt_status read_block_at(int file, const char *name, uint64_t offset,
+                               const ps_model_info *info, ZSTD_DCtx *unpacker, block *one,
+                               rt_error *error)
+{
+    block_header *header = (block_header *)(void *)one->packed;
+    rt_status status = read_at(file, name, offset, header, sizeof *header, error);
+    if (status)
+        return status;
+    const uint64_t before = (uint64_t)header->index * PS_MODEL_BLOCK_ROWS;
+    const size_t size = columns_size(one->row_bytes, header->row_count);
+    if (header->flags & ~PACKED || before >= info->row_count ||
+        header->row_count != rows_of_next_block(info, before) || !is_stored_size(header, size))
+        return rt_fail(error, RT_DATA, "%s: no block begins at byte %" PRIu64, name, offset);
+    status = read_at(file, name, offset + sizeof *header, header + 1, header->stored_bytes, error);
+    if (status)
+        return status;
+    if (header->checksum != block_checksum(one->packed) || !unpack(unpacker, one, size))
+        return rt_fail(error, RT_DATA, "%s: block %" PRIu32 " is damaged", name, header->index);
+    return RT_OK;
+}
+
+// The columns of `from` without state. Packed where that block is, and it is worth it.
+static void strip_block(const block *from, block *to)
+{
+    const block_header *stored = (const block_header *)(const void *)from->packed;
+    block_header *header = (block_header *)(void *)to->bytes;
+    const uint32_t rows = stored->row_count;
+    const size_t size = columns_size(to->row_bytes, rows);
+    *header =
+        (block_header){.row_count = rows, .index = stored->index, .stored_bytes = (uint32_t)size};
+    memset(header + 1, 0, size);
+    memcpy(block_keys(to), block_keys(from), rows * (sizeof(uint64_t) + sizeof(uint32_t)));
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(block_row(to, rows, i), block_row(from, rows, i), to->row_bytes);
+    if (!(stored->flags & PACKED))
+        return;
+    const size_t packed =
+        ZSTD_compress(to->packed + sizeof *header, size, to->bytes + sizeof *header, size, LEVEL);
+    if (!is_worth_it(packed, size))
+        return;
+    header->stored_bytes = (uint32_t)packed;
+    header->flags = PACKED;
+    memcpy(header + 1, to->packed + sizeof *header, packed);
+}
+
+static rt_status put_block(int file, const char *name, uint64_t offset, const ps_model_info *info,
+                           block *from, block *to, rt_bytes *part, rt_error *error)
+{
+    ZSTD_DCtx *unpacker = ZSTD_createDCtx();
+    rt_status status = RT_NO_MEMORY;
+    if (!unpacker)
+        rt_fail(error, status, "out of memory: %s", name);
+    else
+        status = read_block_at(file, name, offset, info, unpacker, from, error);
+    ZSTD_freeDCtx(unpacker);
+    if (status)
+        return status;
+    uint8_t *stored = from->packed;
+    if (info->state_floats) {
+        strip_block(from, to);
+        stored = to->bytes;
+    }
+    block_header *header = (block_header *)(void *)stored;
+    header->checksum = block_checksum(stored);
+    rt_bytes_put(part, stored, sizeof *header + header->stored_bytes);
+    return RT_OK;
+}
+
+rt_status ps_model_values(int file, const char *name, uint64_t offset, rt_bytes *part,
+                          uint64_t *next_p, uint64_t *checksum_p, rt_error *error)
+{
+    uint8_t bytes[HEADER_BYTES_MAX];
+    uint32_t size = 0;
+    ps_model_info info;
+    rt_status status = read_header_at(file, name, bytes, &size, &info, error);
+    if (status)
+        return status;
+    ps_model_info values = info;
+    values.state_floats = 0;
+    if (offset == 0) {
+        *next_p = size;
+        *checksum_p = header_checksum(bytes, size);
+        if (info.state_floats)
+            size = encode_header(&values, bytes);
+        rt_bytes_put(part, bytes, size);
+    } else {
+        block from = {0}, to = {0};
+        if (block_init(&from, &info, true) || block_init(&to, &values, true))
+            status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", name);
+        else
+            status = put_block(file, name, offset, &info, &from, &to, part, error);
+        if (!status) {
+            const block_header *header = (const block_header *)(const void *)from.packed;
+            *next_p = offset + sizeof *header + header->stored_bytes;
+            *checksum_p = header->checksum;
+        }
+        block_fini(&from);
+        block_fini(&to);
+    }
+    if (!status && part->failed)
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", name);
+    return status;
+}
+
+bool ps_model_part_sum(uint64_t offset, const uint8_t *bytes, size_t size, uint64_t *checksum_p)
+{
+    block_header header;
+    if (offset == 0) {
+        if (check_header("", bytes, size, NULL))
+            return false;
+        *checksum_p = header_checksum(bytes, size);
+        return true;
+    }
+    if (size < sizeof header)
+        return false;
+    memcpy(&header, bytes, sizeof header);
+    *checksum_p = header.checksum;
+    return header.stored_bytes == size - sizeof header &&
+           header.checksum ==
+               rt_hash_bytes(bytes + sizeof header.checksum, size - sizeof header.checksum);
 }

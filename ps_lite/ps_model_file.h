@@ -66,6 +66,18 @@ rt_status ps_model_reader_next(ps_model_reader *reader, uint64_t *key_p, uint32_
 // until it does.
 uint32_t ps_model_reader_ahead(const ps_model_reader *reader, const uint64_t **keys_p);
 
+// A part of an open file, as it is without optimizer state: of offset 0 the header, of others the
+// block that begins there, packed if it was. The parts in order are such a file. *next_p: where the
+// next part begins, the size of the file behind the last. *checksum_p: that of the part as it is in
+// the file: the sum of the file is made of them (docs/MODEL_FORMAT.md). name: for errors. Appends
+// to part. RT_DATA (not a model file, no block there, or damaged), RT_IO, RT_NO_MEMORY.
+rt_status ps_model_values(int file, const char *name, uint64_t offset, rt_bytes *part,
+                          uint64_t *next_p, uint64_t *checksum_p, rt_error *error);
+
+// Whether a part (bytes of such a file from offset on: the header, or a block) is whole by its own
+// checksum, and this, which the sum of the file is made of.
+bool ps_model_part_sum(uint64_t offset, const uint8_t *bytes, size_t size, uint64_t *checksum_p);
+
 // Of the file, after RT_END.
 rt_file_sum ps_model_reader_sum(const ps_model_reader *reader);
 void ps_model_reader_close(ps_model_reader *reader);

@@ -166,37 +166,12 @@ static rt_status link_others(const cJSON *manifest, const char *from, const char
     return status;
 }
 
-static bool put_hash(cJSON *object, const char *name, uint64_t hash)
-{
-    char text[17];
-    snprintf(text, sizeof text, "%016" PRIx64, hash);
-    cJSON_DeleteItemFromObjectCaseSensitive(object, name);
-    return cJSON_AddStringToObject(object, name, text) != NULL;
-}
-
-static bool put_sum(cJSON *manifest, const char *name, const rt_file_sum *sum)
-{
-    cJSON *part;
-    cJSON_ArrayForEach(part, cJSON_GetObjectItemCaseSensitive(manifest, "parts"))
-    {
-        const cJSON *its = cJSON_GetObjectItemCaseSensitive(part, "name");
-        cJSON *bytes = cJSON_GetObjectItemCaseSensitive(part, "bytes");
-        if (!cJSON_IsString(its) || strcmp(its->valuestring, name) != 0)
-            continue;
-        cJSON_SetNumberValue(bytes, (double)sum->bytes);
-        return bytes && put_hash(part, "hash", sum->hash);
-    }
-    return false;
-}
-
 // The manifest as it was, with all rows.
 static rt_status write_manifest(const dp_checkpoint *c, const merging *m, cJSON *manifest,
                                 rt_error *error)
 {
-    char path[PATH_SIZE], name[64];
-    rt_bytes bytes = {0};
+    char name[64];
     cJSON *base = cJSON_GetObjectItemCaseSensitive(manifest, "base");
-    cJSON_DeleteItemFromObjectCaseSensitive(manifest, "checksum");
     cJSON_DeleteItemFromObjectCaseSensitive(manifest, "lineages");
     cJSON *lineages = cJSON_AddObjectToObject(manifest, "lineages");
     bool is_whole = base && lineages;
@@ -204,22 +179,12 @@ static rt_status write_manifest(const dp_checkpoint *c, const merging *m, cJSON 
         cJSON_SetNumberValue(base, 0);
     for (uint32_t s = 0; s < c->config.config->ps_shard_count && is_whole; s++) {
         name_of(c, s, name);
-        is_whole = put_hash(lineages, name, m->lineages[s]) && put_sum(manifest, name, &m->sums[s]);
+        is_whole = rt_manifest_set_hash(lineages, name, m->lineages[s]) &&
+                   rt_manifest_set_sum(manifest, name, &m->sums[s]);
     }
-    char *text = is_whole ? cJSON_Print(manifest) : NULL;
-    if (!text)
+    if (!is_whole)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    for (char *tab = text; (tab = strchr(tab, '\t'));)
-        *tab = ' '; // as in other manifests; in strings they are escaped
-    rt_manifest_sign(text, &bytes);
-    cJSON_free(text);
-    rt_status status = RT_NO_MEMORY;
-    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, m->draft);
-    if (bytes.failed)
-        rt_fail(error, status, "out of memory");
-    else
-        status = rt_file_save(path, bytes.data, bytes.size, error);
-    rt_bytes_fini(&bytes);
+    rt_status status = rt_manifest_save(manifest, m->draft, error);
     if (status)
         return status;
     // A folder that nobody can read must not take the place of one that can be read.

@@ -517,7 +517,8 @@ static rt_status create_checkpoint(dp_run *run, rt_error *error)
     const dp_publisher_config publisher = {.address = own->publish.address,
                                            .folder = published,
                                            .keys = run->own.keys,
-                                           .key = "publish.address"};
+                                           .key = "publish.address",
+                                           .values = run->own.values};
     return dp_publisher_open(&publisher, &run->publisher, error);
 }
 

@@ -6,6 +6,7 @@
 #define DP_COORDINATOR_H
 
 #include "dispatch/coordinator/dp_evidence.h"
+#include "dispatch/coordinator/dp_publisher.h"
 #include "dispatch/coordinator/dp_reload.h"
 #include "dispatch/coordinator/dp_resume.h"
 #include "runtime/config/rt_config.h"
@@ -42,6 +43,8 @@ typedef struct {
     // rows in memory than they look up; for the guard. output_count predictions of each. NULL: it
     // does without. Called in a forked copy of the process.
     dp_recall recall;
+    // With publish.address: files of rows without state, for servers.
+    dp_values values;
     dp_merge merge; // or NULL: nothing is merged, shards write all rows now and then
     // Makes the model of a checkpoint in a folder, as `lanyard export` does: the one of the best epoch.
     // NULL: the last one is saved.

@@ -115,15 +115,25 @@ static uint64_t sum_of(const char *path)
     return sum;
 }
 
-static void note_version(side *s, const target *t)
+static uint64_t id_of(const char *folder)
 {
     char path[PATH_SIZE + 32];
-    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, t->folder);
+    cJSON *root = NULL;
+    uint64_t id = 0;
+    if (rt_manifest_read(folder, &root, NULL) == RT_OK)
+        id = rt_manifest_identity(root);
+    cJSON_Delete(root);
+    snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
+    return id ? id : sum_of(path);
+}
+
+static void note_version(side *s, const target *t)
+{
     s->run = t->info.run;
     s->version = (ew_version){.iteration = s->weights.iteration,
                               .samples = s->weights.samples,
                               .trained_s = s->weights.trained_s,
-                              .id = sum_of(path)};
+                              .id = id_of(t->folder)};
 }
 
 static void drop(side *s)
@@ -162,7 +172,7 @@ static bool have_same_layers(const rt_tensors *old, const rt_tensors *new)
 {
     for (uint32_t i = 0; i < rt_tensors_count(old); i++) {
         const rt_tensor *a = rt_tensors_at(old, i), *b = rt_tensors_find(new, a->name);
-        if (strcmp(a->name, "optimizer.state") == 0)
+        if (strcmp(a->name, RT_TENSOR_STATE) == 0)
             continue;
         if (!b || memcmp(a->shape, b->shape, sizeof a->shape) != 0)
             return false;

@@ -27,7 +27,7 @@ typedef struct {
     uint64_t iteration, samples;
     double trained_s; // when the last of its samples were trained, seconds since 1970; of a model
                       // that does not say, when its manifest was written
-    uint64_t id;      // XXH3 of its manifest: the same on every box
+    uint64_t id;      // rt_manifest_identity, or XXH3 of its manifest: the same on every box
     // Where rows of other versions were used (ew_remote): of which, and trained_s is that of the
     // oldest. Both 0: all is of this one.
     uint64_t rows_oldest, rows_newest;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/coordinator/dp_publisher.h"
+#include "ps_lite/ps_model_file.h"
 #include "runtime/rt_hash.h"
 #include "runtime/wire/rt_control.h"
 
@@ -129,6 +130,7 @@ rt_status ew_lender_open(const ew_lender_config *config, ew_lender **lender_p, r
                                            .folder = lender->folder,
                                            .keys = config->keys,
                                            .key = "serve.hand_out",
+                                           .values = ps_model_values,
                                            .in_force = in_force,
                                            .look_up = look_up,
                                            .context = lender};

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "edge_worker/serve/ew_values.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/files/rt_manifest.h"
@@ -26,6 +27,7 @@
 #define ANSWER_S 10.0
 #define WAIT_MS 200
 #define CHAIN_MAX 1100u                     // versions that build on each other
+#define CHAIN_ROWS_MAX 4u                   // bytes of these, for each of a version with all rows
 #define SMALL_BYTES_MAX (UINT64_C(4) << 20) // of current.json and manifests
 #define PATH_SIZE (RT_FOLDER_MAX + 192)
 
@@ -77,10 +79,11 @@ static void hang_up(ew_subscriber *s)
 }
 
 // Each question has a number, by which its answer is told from a late one of the question before.
-static rt_status send_fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_error *error)
+static rt_status send_fetch(ew_subscriber *s, const char *name, const rt_wire_fetch *what,
+                            rt_error *error)
 {
     rt_message message;
-    rt_wire_fetch fetch = {.offset = offset};
+    rt_wire_fetch fetch = *what;
     if (!rt_control_put_text(fetch.name, sizeof fetch.name, name))
         return rt_fail(error, RT_DATA, "%s: a file with such a name cannot be fetched", name);
     rt_status status = RT_OK;
@@ -127,12 +130,12 @@ static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *er
     return rt_fail(error, RT_TIMEOUT, "%s does not answer", s->address);
 }
 
-static rt_status ask(ew_subscriber *s, const char *name, uint64_t offset, rt_message *answer,
-                     rt_error *error)
+static rt_status ask(ew_subscriber *s, const char *name, const rt_wire_fetch *what,
+                     rt_message *answer, rt_error *error)
 {
     rt_status status;
     do {
-        status = send_fetch(s, name, offset, error);
+        status = send_fetch(s, name, what, error);
         if (!status)
             status = await_answer(s, answer, error);
         if (status)
@@ -143,20 +146,21 @@ static rt_status ask(ew_subscriber *s, const char *name, uint64_t offset, rt_mes
     return status;
 }
 
-// Some bytes of a file; *answer is the caller's on RT_OK.
-static rt_status fetch(ew_subscriber *s, const char *name, uint64_t offset, rt_message *answer,
-                       rt_wire_fetched *fetched, rt_reader *bytes, rt_error *error)
+// Some bytes of a file; *answer is the caller's on RT_OK. what: all but the name.
+static rt_status fetch(ew_subscriber *s, const char *name, const rt_wire_fetch *what,
+                       rt_message *answer, rt_wire_fetched *fetched, rt_reader *bytes,
+                       rt_error *error)
 {
-    rt_status status = ask(s, name, offset, answer, error);
+    rt_status status = ask(s, name, what, answer, error);
     if (status)
         return status;
     *bytes = rt_message_reader(answer);
-    if (!rt_reader_get(bytes, fetched, 1, sizeof *fetched) || fetched->offset != offset)
+    if (!rt_reader_get(bytes, fetched, 1, sizeof *fetched) || fetched->offset != what->offset)
         status = rt_fail(error, RT_WIRE, "%s: an answer to another question", s->address);
     else if (fetched->status)
         status = rt_fail(error, RT_NOT_FOUND, "%.*s", (int)rt_min_u64(bytes->left, 200),
                          (const char *)bytes->next);
-    else if (bytes->left == 0 && offset < fetched->total)
+    else if (bytes->left == 0 && what->offset < fetched->total)
         status = rt_fail(error, RT_WIRE, "%s: %s ended early", s->address, name);
     if (status)
         rt_message_release(answer);
@@ -174,7 +178,8 @@ static rt_status fetch_piece(ew_subscriber *s, const char *name, uint64_t bytes_
     rt_message answer = {0};
     rt_wire_fetched fetched;
     rt_reader bytes;
-    rt_status status = fetch(s, name, *offset_p, &answer, &fetched, &bytes, error);
+    const rt_wire_fetch what = {.offset = *offset_p};
+    rt_status status = fetch(s, name, &what, &answer, &fetched, &bytes, error);
     if (status)
         return status;
     if (fetched.total > bytes_max)
@@ -228,12 +233,19 @@ static void version_name(uint32_t iteration, const char *file, char name[128])
     snprintf(name, 128, "%s/%s", path + 1, file);
 }
 
+// Where a file of a version is: name, there and here.
+static void find_file(const ew_subscriber *s, uint32_t iteration, const char *file, char name[128],
+                      char path[PATH_SIZE])
+{
+    version_name(iteration, file, name);
+    snprintf(path, PATH_SIZE, "%s/%s", s->folder, name);
+}
+
 static rt_status fetch_file(ew_subscriber *s, uint32_t iteration, const char *file, rt_error *error)
 {
     char name[128], path[PATH_SIZE];
     rt_file *to;
-    version_name(iteration, file, name);
-    snprintf(path, sizeof path, "%s/%s", s->folder, name);
+    find_file(s, iteration, file, name, path);
     rt_status status = rt_file_create(path, &to, error);
     if (status)
         return status;
@@ -244,12 +256,37 @@ static rt_status fetch_file(ew_subscriber *s, uint32_t iteration, const char *fi
     return status;
 }
 
-static rt_status write_manifest(const ew_subscriber *s, const version *v, rt_error *error)
+static rt_status fetch_part(ew_subscriber *s, const char *name, ew_values *values, rt_error *error)
 {
-    char name[128], path[PATH_SIZE];
-    version_name(v->iteration, RT_MANIFEST_NAME, name);
-    snprintf(path, sizeof path, "%s/%s", s->folder, name);
-    return rt_file_save(path, v->manifest.data, v->manifest.size, error);
+    rt_message answer = {0};
+    rt_wire_fetched fetched;
+    rt_reader bytes;
+    const rt_wire_fetch what = {.offset = values->offset, .skip = values->part.size, .values = 1};
+    rt_status status = fetch(s, name, &what, &answer, &fetched, &bytes, error);
+    if (status)
+        return status;
+    status = ew_values_take(values, &fetched, bytes.next, bytes.left, error);
+    rt_message_release(&answer);
+    return status;
+}
+
+// *sum: that of the manifest; then of what is here.
+static rt_status fetch_parts(ew_subscriber *s, const char *name, bool is_rows, rt_file *to,
+                             rt_file_sum *sum, rt_error *error)
+{
+    ew_values values;
+    rt_status status = RT_OK;
+    ew_values_init(&values, name, is_rows, sum->bytes, to);
+    while (!values.is_whole && !status)
+        status = fetch_part(s, name, &values, error);
+    if (!status && (values.origin.bytes != sum->bytes || values.origin.hash != sum->hash))
+        status = rt_fail(error, RT_DATA,
+                         "%s is made of %" PRIu64 " bytes with the sum %016" PRIx64
+                         ", its manifest says %" PRIu64 " and %016" PRIx64,
+                         name, values.origin.bytes, values.origin.hash, sum->bytes, sum->hash);
+    *sum = values.own;
+    ew_values_fini(&values);
+    return status;
 }
 
 static bool is_rows(const cJSON *file)
@@ -257,11 +294,30 @@ static bool is_rows(const cJSON *file)
     return cJSON_IsString(file) && strncmp(file->valuestring, "rows-", 5) == 0;
 }
 
+// A file without optimizer state, with which nothing is predicted.
+static rt_status fetch_values(ew_subscriber *s, uint32_t iteration, const cJSON *file,
+                              rt_file_sum *sum, rt_error *error)
+{
+    char name[128], path[PATH_SIZE];
+    rt_file *to;
+    find_file(s, iteration, file->valuestring, name, path);
+    rt_status status = rt_file_create(path, &to, error);
+    if (status)
+        return status;
+    status = fetch_parts(s, name, is_rows(file), to, sum, error);
+    if (!status)
+        return rt_file_commit(to, error);
+    rt_file_abort(to);
+    return status;
+}
+
 // A peer has written the manifest: only names that a published version may have become paths here.
-static rt_status fetch_part(ew_subscriber *s, uint32_t iteration, const cJSON *file,
-                            rt_error *error)
+// *changed: what is here has another sum.
+static rt_status fetch_named(ew_subscriber *s, uint32_t iteration, cJSON *manifest,
+                             const cJSON *file, bool *changed, rt_error *error)
 {
     char name[128];
+    rt_manifest_part part;
     if (s->config.without_rows && is_rows(file))
         return RT_OK;
     if (!cJSON_IsString(file))
@@ -269,10 +325,20 @@ static rt_status fetch_part(ew_subscriber *s, uint32_t iteration, const cJSON *f
     version_name(iteration, file->valuestring, name);
     if (!rt_published_may_be(name))
         return rt_fail(error, RT_DATA, "a manifest names a file that none has");
-    return fetch_file(s, iteration, file->valuestring, error);
+    if (!ew_values_may_be(file->valuestring) ||
+        !rt_manifest_part_of(manifest, file->valuestring, &part) || !part.has_hash)
+        return fetch_file(s, iteration, file->valuestring, error);
+    rt_file_sum sum = part.sum;
+    const rt_status status = fetch_values(s, iteration, file, &sum, error);
+    if (status || (sum.bytes == part.sum.bytes && sum.hash == part.sum.hash))
+        return status;
+    *changed = true;
+    if (!rt_manifest_set_sum(manifest, file->valuestring, &sum))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory");
+    return RT_OK;
 }
 
-static rt_status fetch_parts(ew_subscriber *s, uint32_t iteration, const cJSON *manifest,
+static rt_status fetch_files(ew_subscriber *s, uint32_t iteration, cJSON *manifest, bool *changed,
                              rt_error *error)
 {
     char path[PATH_SIZE];
@@ -289,61 +355,99 @@ static rt_status fetch_parts(ew_subscriber *s, uint32_t iteration, const cJSON *
     cJSON_ArrayForEach(part, parts)
     {
         const cJSON *file = cJSON_GetObjectItemCaseSensitive(part, "name");
-        status = fetch_part(s, iteration, file, error);
+        status = fetch_named(s, iteration, manifest, file, changed, error);
         if (status)
             return status;
     }
     return RT_OK;
 }
 
+// The manifest as it is there, unless files are others here: then with their sums, and by which it
+// is the same version all the same.
+static rt_status write_manifest(const ew_subscriber *s, const version *v, cJSON *manifest,
+                                bool changed, rt_error *error)
+{
+    char name[128], path[PATH_SIZE];
+    find_file(s, v->iteration, RT_MANIFEST_NAME, name, path);
+    if (!changed)
+        return rt_file_save(path, v->manifest.data, v->manifest.size, error);
+    *strrchr(path, '/') = '\0';
+    return rt_manifest_save(manifest, path, error);
+}
+
 // Every file that the manifest names, and config.json; the manifest last, which makes it whole.
 static rt_status fetch_version(ew_subscriber *s, const version *v, rt_error *error)
 {
+    bool changed = false;
     cJSON *root = cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
+    const uint64_t identity = rt_manifest_identity(root);
     rt_checkpoint_remove(s->folder, v->iteration, NULL);
-    const rt_status status = fetch_parts(s, v->iteration, root, error);
+    rt_status status = fetch_files(s, v->iteration, root, &changed, error);
+    if (!status && changed && !rt_manifest_set_hash(root, "origin", identity))
+        status = rt_fail(error, RT_NO_MEMORY, "out of memory");
+    if (!status)
+        status = write_manifest(s, v, root, changed, error);
     cJSON_Delete(root);
-    if (status)
-        return status;
-    return write_manifest(s, v, error);
+    return status;
 }
 
-// Whether the files are here that a manifest names: those of rows may have stayed away.
-static bool has_files(const ew_subscriber *s, const version *v)
+static uint64_t bytes_of_rows(const cJSON *manifest)
+{
+    uint64_t bytes, sum = 0;
+    const cJSON *part;
+    cJSON_ArrayForEach(
+        part, cJSON_GetObjectItemCaseSensitive(
+                  manifest, "parts")) if (is_rows(cJSON_GetObjectItemCaseSensitive(part, "name")) &&
+                                          rt_manifest_u64(part, "bytes", UINT64_C(1) << 50, &bytes))
+        sum += bytes;
+    return sum;
+}
+
+// Whether the changes that a version here builds on take many times the room of all rows, or are
+// not all here.
+static bool has_long_chain(const ew_subscriber *s, uint32_t iteration)
+{
+    uint64_t changes = 0, rows = 0;
+    for (uint32_t next = iteration, base = 0; next; next = base) {
+        char path[PATH_SIZE];
+        cJSON *root;
+        if (rt_checkpoint_path(s->folder, next, path, sizeof path, NULL) ||
+            rt_manifest_read(path, &root, NULL))
+            return true;
+        const bool has_base = rt_manifest_u32(root, "base", next - 1, &base);
+        changes += rows;
+        rows = bytes_of_rows(root);
+        cJSON_Delete(root);
+        if (!has_base)
+            return true;
+    }
+    return changes / CHAIN_ROWS_MAX > rows;
+}
+
+// Whether this very version is here: another run may have one of the same iteration. Since it came
+// its rows may have been merged there with those that they build on: what is here says the same,
+// and is taken anew only once its changes have become many.
+static bool is_here(const ew_subscriber *s, const version *v, const cJSON *there)
 {
     char path[PATH_SIZE];
-    cJSON *root;
-    if (s->config.without_rows)
-        return true;
+    cJSON *here;
+    uint32_t base = 0, base_there = 0;
     if (rt_checkpoint_path(s->folder, v->iteration, path, sizeof path, NULL) ||
-        rt_manifest_read(path, &root, NULL))
+        rt_manifest_read(path, &here, NULL))
         return false;
-    const bool has = rt_manifest_check(path, root, NULL) == RT_OK;
-    cJSON_Delete(root);
-    return has;
-}
-
-// Whether this very version is here: another run may have one of the same iteration.
-static bool is_here(const ew_subscriber *s, const version *v)
-{
-    char name[128], path[PATH_SIZE], piece[4096];
-    size_t at = 0, count;
-    version_name(v->iteration, RT_MANIFEST_NAME, name);
-    snprintf(path, sizeof path, "%s/%s", s->folder, name);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return false;
-    bool same = true;
-    while (same && (count = fread(piece, 1, sizeof piece, file)) > 0) {
-        same = count <= v->manifest.size - at && memcmp(piece, v->manifest.data + at, count) == 0;
-        at += count;
-    }
-    fclose(file);
-    return same && at == v->manifest.size && has_files(s, v);
+    const uint64_t identity = rt_manifest_identity(here);
+    const bool same = identity && identity == rt_manifest_identity(there) &&
+                      rt_manifest_u32(here, "base", UINT32_MAX, &base) &&
+                      rt_manifest_u32(there, "base", UINT32_MAX, &base_there) &&
+                      (s->config.without_rows || rt_manifest_check(path, here, NULL) == RT_OK);
+    cJSON_Delete(here);
+    return same && (base == 0 || base_there != 0 || s->config.without_rows ||
+                    !has_long_chain(s, v->iteration));
 }
 
 // *base_p: the version that its rows build on, an earlier one; 0: it has all of them.
-static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, rt_error *error)
+static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, bool *is_here_p,
+                                rt_error *error)
 {
     char name[128];
     version_name(v->iteration, RT_MANIFEST_NAME, name);
@@ -353,6 +457,7 @@ static rt_status fetch_manifest(ew_subscriber *s, version *v, uint32_t *base_p, 
         return status;
     cJSON *root = cJSON_ParseWithLength((const char *)v->manifest.data, v->manifest.size);
     const bool has_base = rt_manifest_u32(root, "base", UINT32_MAX, base_p);
+    *is_here_p = has_base && is_here(s, v, root);
     cJSON_Delete(root);
     if (!has_base || (*base_p != 0 && *base_p >= v->iteration))
         return rt_fail(error, RT_DATA, "%s: no manifest of a version", name);
@@ -371,8 +476,9 @@ static rt_status find_chain(ew_subscriber *s, uint32_t newest, version *chain, u
             return rt_fail(error, RT_DATA, "more than %u versions build on each other", CHAIN_MAX);
         version *v = &chain[*count_p];
         v->iteration = next;
-        const rt_status status = fetch_manifest(s, v, &next, error);
-        if (status || is_here(s, v)) {
+        bool here = false;
+        const rt_status status = fetch_manifest(s, v, &next, &here, error);
+        if (status || here) {
             rt_bytes_fini(&v->manifest);
             return status;
         }

@@ -71,12 +71,10 @@ void rt_manifest_sign(const char *text, rt_bytes *bytes)
     rt_bytes_put(bytes, tail, (size_t)size);
 }
 
-rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error)
+static rt_status save_signed(const char *text, const char *folder, rt_error *error)
 {
     char path[RT_FOLDER_MAX + 32];
     rt_bytes bytes = {0};
-    rt_json_end_object(json);
-    const char *text = rt_json_text(json, NULL);
     rt_manifest_sign(text, &bytes);
     snprintf(path, sizeof path, "%s/" RT_MANIFEST_NAME, folder);
     rt_status status;
@@ -85,7 +83,50 @@ rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error)
     else
         status = rt_file_save(path, bytes.data, bytes.size, error);
     rt_bytes_fini(&bytes);
+    return status;
+}
+
+rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error)
+{
+    rt_json_end_object(json);
+    const rt_status status = save_signed(rt_json_text(json, NULL), folder, error);
     rt_json_fini(json);
+    return status;
+}
+
+// ---- changing --------------------------------------------------------------------------------
+
+bool rt_manifest_set_hash(cJSON *object, const char *name, uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    cJSON_DeleteItemFromObjectCaseSensitive(object, name);
+    return cJSON_AddStringToObject(object, name, text) != NULL;
+}
+
+bool rt_manifest_set_sum(cJSON *root, const char *name, const rt_file_sum *sum)
+{
+    cJSON *part;
+    cJSON_ArrayForEach(part, cJSON_GetObjectItemCaseSensitive(root, "parts"))
+    {
+        const cJSON *its = cJSON_GetObjectItemCaseSensitive(part, "name");
+        cJSON *bytes = cJSON_GetObjectItemCaseSensitive(part, "bytes");
+        if (!cJSON_IsString(its) || strcmp(its->valuestring, name) != 0)
+            continue;
+        cJSON_SetNumberValue(bytes, (double)sum->bytes);
+        return bytes && rt_manifest_set_hash(part, "hash", sum->hash);
+    }
+    return false;
+}
+
+rt_status rt_manifest_save(cJSON *root, const char *folder, rt_error *error)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "checksum");
+    char *text = cJSON_Print(root);
+    for (char *tab = text; tab && (tab = strchr(tab, '\t'));)
+        *tab = ' '; // as in other manifests; in strings they are escaped
+    const rt_status status = save_signed(text, folder, error);
+    cJSON_free(text);
     return status;
 }
 
@@ -135,6 +176,23 @@ bool rt_manifest_part_of(const cJSON *root, const char *name, rt_manifest_part *
                (part->has_hash || part->has_xxh3);
     }
     return false;
+}
+
+uint64_t rt_manifest_identity(const cJSON *root)
+{
+    const cJSON *trained = cJSON_GetObjectItemCaseSensitive(root, "trained_s");
+    uint64_t origin, of[5];
+    rt_manifest_part dense;
+    if (rt_manifest_hash(root, "origin", &origin))
+        return origin;
+    if (!rt_manifest_hash(root, "run", &of[0]) || !cJSON_IsNumber(trained) ||
+        !rt_manifest_u64(root, "iteration", UINT32_MAX, &of[1]) ||
+        !rt_manifest_u64(root, "samples", UINT64_C(1) << 53, &of[2]) ||
+        !rt_manifest_part_of(root, "dense.bin", &dense))
+        return 0;
+    memcpy(&of[3], &trained->valuedouble, sizeof of[3]);
+    of[4] = dense.has_hash ? dense.sum.hash : dense.xxh3;
+    return rt_hash_bytes(of, sizeof of);
 }
 
 static bool is_signed(const char *bytes, size_t size)

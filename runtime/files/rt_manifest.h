@@ -37,6 +37,15 @@ void rt_manifest_put_part(rt_json *json, const char *name, const rt_manifest_par
 // Ends the object, writes it to a folder, frees json. RT_IO, RT_NO_MEMORY.
 rt_status rt_manifest_write(rt_json *json, const char *folder, rt_error *error);
 
+// ---- changing one that was read ---------------------------------------------------------------
+
+// Of a member, and of a part. false: there is no such part, or out of memory.
+bool rt_manifest_set_hash(cJSON *object, const char *name, uint64_t hash);
+bool rt_manifest_set_sum(cJSON *root, const char *name, const rt_file_sum *sum);
+
+// Writes it to a folder, with a checksum of its own. RT_IO, RT_NO_MEMORY.
+rt_status rt_manifest_save(cJSON *root, const char *folder, rt_error *error);
+
 // Text of an object with one more member, the checksum of all bytes before it. bytes->failed.
 void rt_manifest_sign(const char *text, rt_bytes *bytes);
 
@@ -51,6 +60,10 @@ bool rt_manifest_u64(const cJSON *object, const char *name, uint64_t most, uint6
 bool rt_manifest_u32(const cJSON *object, const char *name, uint64_t most, uint32_t *value_p);
 bool rt_manifest_hash(const cJSON *object, const char *name, uint64_t *hash_p);
 bool rt_manifest_part_of(const cJSON *root, const char *name, rt_manifest_part *part);
+
+// By which two boxes know that they have the same published version: a number that stays when its
+// rows are merged with those that they build on, or lose their state. 0: of no published version.
+uint64_t rt_manifest_identity(const cJSON *root);
 
 // Whether all that a manifest names is in the folder, with its size and, of models, its sum (the
 // hashes of a checkpoint's rows are their readers' business). RT_DATA: error names the file that is

@@ -137,6 +137,20 @@ rt_status rt_tensors_encode(const rt_tensor *tensors, uint32_t count, rt_bytes *
     return RT_OK;
 }
 
+rt_status rt_tensors_encode_values(const rt_tensors *tensors, rt_bytes *bytes)
+{
+    uint32_t count = 0;
+    rt_tensor *all = rt_alloc(rt_tensors_count(tensors) + 1u, sizeof *all);
+    if (!all)
+        return RT_NO_MEMORY;
+    for (uint32_t i = 0; i < rt_tensors_count(tensors); i++)
+        if (strcmp(rt_tensors_at(tensors, i)->name, RT_TENSOR_STATE) != 0)
+            all[count++] = *rt_tensors_at(tensors, i);
+    const rt_status status = rt_tensors_encode(all, count, bytes);
+    rt_free(all);
+    return status;
+}
+
 rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t count,
                            rt_error *error)
 {

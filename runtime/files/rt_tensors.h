@@ -29,6 +29,12 @@ rt_status rt_tensors_write(const char *path, const rt_tensor *tensors, uint32_t 
 // Appends the bytes of such a file. RT_NO_MEMORY, RT_LIMIT.
 rt_status rt_tensors_encode(const rt_tensor *tensors, uint32_t count, rt_bytes *bytes);
 
+// What a checkpoint's dense.bin has besides the arrays of a model.
+#define RT_TENSOR_STATE "optimizer.state"
+
+// Appends the bytes of a file with the same arrays, but for the optimizer's state. RT_NO_MEMORY.
+rt_status rt_tensors_encode_values(const rt_tensors *tensors, rt_bytes *bytes);
+
 // RT_IO, RT_DATA (not such a file, or damaged), RT_NO_MEMORY. error names the file and the tensor.
 rt_status rt_tensors_open(const char *path, rt_tensors **tensors_p, rt_error *error);
 

@@ -214,22 +214,30 @@ typedef struct {
 } rt_wire_taken;
 _Static_assert(sizeof(rt_wire_taken) == 24, "wire layout");
 
-// FETCH: bytes of a published file from offset on (docs/SERVING.md). name: "current.json", or a
-// version and a file of it.
+// FETCH: bytes of a published file from offset on (docs/PROTOCOL.md, "Published files"). name:
+// "current.json", or a version and a file of it.
 typedef struct {
     uint64_t offset;
-    char name[120];
+    uint64_t skip;   // bytes of the part at offset that are there already
+    uint32_t values; // 1: of the file without optimizer state
+    uint32_t reserved;
+    char name[104];
 } rt_wire_fetch;
 _Static_assert(sizeof(rt_wire_fetch) == 128, "wire layout");
 
 // FETCHED: followed by those bytes, as many as there are, at most RT_WIRE_FETCH_BYTES_MAX; with a
-// status text follows. header.iteration: as the FETCH had it.
+// status text follows. header.iteration: as the FETCH had it. A part is what the bytes of the file
+// from offset to next have become: with `values` what is left without state, else these bytes.
 typedef struct {
     uint32_t status; // rt_status
     uint32_t reserved;
-    uint64_t offset, total; // total: bytes of the file
+    uint64_t offset, skip;
+    uint64_t total;    // bytes of the file
+    uint64_t part;     // bytes of the part
+    uint64_t next;     // offset of the next part
+    uint64_t checksum; // with `values`: the file's own of the bytes from offset to next
 } rt_wire_fetched;
-_Static_assert(sizeof(rt_wire_fetched) == 24, "wire layout");
+_Static_assert(sizeof(rt_wire_fetched) == 56, "wire layout");
 
 #define RT_WIRE_FETCH_BYTES_MAX (UINT32_C(1) << 20)
 

@@ -1,6 +1,7 @@
 // What a publisher answers, byte for byte, to whoever asks for published files, and for rows.
 #include "dispatch/coordinator/dp_publisher.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,22 @@ static rt_status echo(void *context, const rt_message *question, rt_message *ans
                                     NULL);
 }
 
+// Of a file of which 7 bytes become PART, whatever they are.
+#define PART (3u * RT_WIRE_FETCH_BYTES_MAX / 2)
+
+static rt_status seven(int file, const char *name, uint64_t offset, rt_bytes *part,
+                       uint64_t *next_p, uint64_t *checksum_p, rt_error *error)
+{
+    if (offset % 7)
+        return rt_fail(error, RT_DATA, "%s: nothing begins at %" PRIu64, name, offset);
+    assert_true(file >= 0);
+    uint8_t *to = rt_bytes_extend(part, PART);
+    memset(to, (int)offset, PART);
+    *next_p = offset + 7;
+    *checksum_p = offset + 70;
+    return RT_OK;
+}
+
 static void open_shelf(fixture *f, bool of_server)
 {
     char address[64], tcp[80], folder[500];
@@ -72,6 +89,7 @@ static void open_shelf(fixture *f, bool of_server)
     const dp_publisher_config config = {.address = address,
                                         .folder = f->folder,
                                         .key = "publish.address",
+                                        .values = seven,
                                         .in_force = of_server ? tell_in_force : NULL,
                                         .look_up = of_server ? echo : NULL,
                                         .context = f};
@@ -159,6 +177,63 @@ static void must_refuse(fixture *f, const char *name, uint64_t offset, rt_status
 }
 
 #define ROWS "ckpt-000000000012/rows-000-of-001.bin"
+
+static void must_get_part(fixture *f, uint64_t offset, uint64_t skip, size_t size)
+{
+    rt_wire_fetched fetched;
+    rt_wire_fetch fetch = {.offset = offset, .skip = skip, .values = 1};
+    snprintf(fetch.name, sizeof fetch.name, "%s", ROWS);
+    ask(f, RT_MESSAGE_FETCH, &fetch, sizeof fetch);
+    rt_message message = answer(f, RT_MESSAGE_FETCHED);
+    rt_reader reader = rt_message_reader(&message);
+    assert_true(rt_reader_get(&reader, &fetched, 1, sizeof fetched));
+    assert_int_equal(fetched.status, offset % 7 ? RT_DATA : RT_OK);
+    if (!fetched.status) {
+        assert_true(fetched.offset == offset && fetched.skip == skip);
+        assert_true(fetched.part == PART && fetched.next == offset + 7);
+        assert_true(fetched.checksum == offset + 70 && fetched.total == FILE_BYTES);
+        assert_int_equal(reader.left, size);
+        assert_true(size == 0 || (reader.next[0] == offset && reader.next[size - 1] == offset));
+    }
+    rt_message_release(&message);
+}
+
+// The part of the question before may be another one, or be asked for from any byte on.
+static void parts_without_state(void **state)
+{
+    (void)state;
+    fixture f;
+    open_shelf(&f, false);
+    must_get_part(&f, 0, 0, RT_WIRE_FETCH_BYTES_MAX);
+    must_get_part(&f, 7, 0, RT_WIRE_FETCH_BYTES_MAX);
+    must_get_part(&f, 0, RT_WIRE_FETCH_BYTES_MAX, PART - RT_WIRE_FETCH_BYTES_MAX);
+    must_get_part(&f, 3, 0, 0);
+    must_get_part(&f, 7, PART - 1, 1);
+    must_get_part(&f, 7, PART, 0);
+    must_get_part(&f, 7, UINT64_MAX, 0);
+    close_shelf(&f);
+}
+
+// A build of before gets an answer that it cannot read either, and so knows why.
+static void another_build_is_answered(void **state)
+{
+    (void)state;
+    fixture f;
+    rt_message message;
+    open_shelf(&f, false);
+    assert_int_equal(
+        rt_message_create(&message, RT_MESSAGE_FETCH, VISITOR, ++f.asked, 1, sizeof(rt_wire_fetch)),
+        RT_OK);
+    ((rt_wire_header *)(void *)message.data)->version = RT_WIRE_VERSION - 1;
+    assert_int_equal(ops->send(f.endpoint, SELF, &message), RT_OK);
+    f.asked = 0; // of no question
+    message = answer(&f, RT_MESSAGE_FETCHED);
+    const rt_wire_fetched *fetched = (const void *)rt_message_payload(&message);
+    assert_int_equal(fetched->status, RT_WIRE);
+    assert_int_equal(rt_message_header(&message)->version, RT_WIRE_VERSION);
+    rt_message_release(&message);
+    close_shelf(&f);
+}
 
 static void files_from_any_byte_on(void **state)
 {
@@ -273,5 +348,6 @@ static void where_it_cannot_listen(void **state)
     dp_publisher_close(NULL);
 }
 
-TEST_MAIN(TEST(files_from_any_byte_on), TEST(what_is_not_handed_out), TEST(what_is_no_question),
-          TEST(what_a_server_has_in_force), TEST(who_hands_out_rows), TEST(where_it_cannot_listen))
+TEST_MAIN(TEST(files_from_any_byte_on), TEST(parts_without_state), TEST(another_build_is_answered),
+          TEST(what_is_not_handed_out), TEST(what_is_no_question), TEST(what_a_server_has_in_force),
+          TEST(who_hands_out_rows), TEST(where_it_cannot_listen))
