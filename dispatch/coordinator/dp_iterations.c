@@ -19,6 +19,8 @@
 
 #define LIVE_RECORD_NS UINT64_C(1000000000)
 #define PRESSED_CUT_NS UINT64_C(2000000000) // between checkpoints that a full journal asks for
+#define LARGE_BYTES (UINT64_C(16) << 20)    // of rows: their checkpoint takes some time
+#define AHEAD_MAX 3u // checkpoints beside training, before the one with which all start anew
 
 // ---- iterations that are out -----------------------------------------------------------------
 
@@ -100,6 +102,27 @@ static bool ends_for_all(const dp_run *run)
     return takes_back(run) || (run->move.is_asked && !run->interrupted);
 }
 
+static bool is_large(const dp_run *run)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < run->run_config.ps_shard_count; s++)
+        bytes += run->watch.shards[s].row_bytes;
+    return bytes >= LARGE_BYTES;
+}
+
+// All wait for the checkpoint with which they start anew. So where it may be large one goes ahead
+// of it, beside training, and another one while that halves what the last has to write.
+static bool goes_ahead(dp_run *run, uint32_t cut)
+{
+    const uint32_t passed = cut - dp_checkpoint_newest(run->checkpoint);
+    const bool is_less = run->restart.ahead == 0 || passed < run->restart.passed / 2;
+    if (!is_large(run) || !is_less || run->restart.ahead == AHEAD_MAX)
+        return false;
+    run->restart.ahead++;
+    run->restart.passed = passed;
+    return true;
+}
+
 static rt_status send_slices(dp_run *run, dp_planned *planned, rt_error *error)
 {
     const dp_membership_slice slice = {planned->sequence, planned->iteration, planned->participants,
@@ -126,7 +149,11 @@ static void note_flush(dp_run *run, const dp_planned *planned)
     if (!planned->is_cut)
         return;
     run->restart.checkpoint = 0;
-    if (!planned->is_last && ends_for_all(run))
+    const bool is_wanted = !planned->is_last && ends_for_all(run);
+    if (is_wanted && goes_ahead(run, planned->cut))
+        return;
+    run->restart.ahead = 0;
+    if (is_wanted)
         run->restart.checkpoint = planned->cut;
 }
 

@@ -117,6 +117,7 @@ struct dp_run {
     struct {
         uint64_t not_before_ns; // from then on workers that came back are taken back
         uint32_t checkpoint;    // iteration of the one with which all start anew; 0: none is made
+        uint32_t ahead, passed; // checkpoints that went ahead of it; iterations of the last of them
     } restart;
     dp_overdue overdue;
     uint64_t finished_workers; // that answered FINISH

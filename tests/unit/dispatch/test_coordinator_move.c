@@ -31,11 +31,16 @@ static void start_boxes(fixture *f)
     }
 }
 
-static void say_vitals(fixture *f, uint32_t member, uint64_t keys)
+static void say_rows(fixture *f, uint32_t member, uint64_t keys, uint64_t bytes)
 {
     const rt_wire_vitals vitals = {
-        .resident_bytes = 1, .rows = keys, .row_bytes = 100, .row_bytes_max = 1000};
+        .resident_bytes = 1, .rows = keys, .row_bytes = bytes, .row_bytes_max = bytes + 1};
     say(f, member, RT_MESSAGE_VITALS, 0, &vitals, sizeof vitals, NULL, 0);
+}
+
+static void say_vitals(fixture *f, uint32_t member, uint64_t keys)
+{
+    say_rows(f, member, keys, 100);
 }
 
 // As refuse, once what was said before is known: until then another answer comes.
@@ -62,10 +67,11 @@ static void end_boxes(fixture *f)
     finish_joined(f, RT_PEER, "ps 0 failed: enough");
 }
 
-// A cut of two shards, of which the second may have no room.
-static void play_cut_of_two(fixture *f, rt_status second)
+// A cut of two shards, of which the second may have no room. Its iteration.
+static uint32_t play_cut_of_two(fixture *f, rt_status second)
 {
     rt_message message;
+    uint64_t cut = 0;
     const rt_wire_part part = {.total = 5};
     for (uint32_t w = 0; w < WORKERS; w++) {
         message = expect(f, 1 + w, RT_MESSAGE_MARK);
@@ -77,12 +83,13 @@ static void play_cut_of_two(fixture *f, rt_status second)
     for (uint32_t s = 0; s < 2; s++) {
         const uint32_t member = s ? SECOND_SHARD : 0;
         message = expect(f, member, RT_MESSAGE_CUT);
-        const uint64_t cut = rt_message_header(&message)->iteration;
+        cut = rt_message_header(&message)->iteration;
         const rt_wire_written written = {.status = s ? (uint32_t)second : RT_OK, .bytes = 5};
         say(f, member, RT_MESSAGE_CUT, cut, NULL, 0, NULL, 0);
         say(f, member, RT_MESSAGE_WRITTEN, cut, &written, sizeof written, "why", s ? 3 : 0);
         rt_message_release(&message);
     }
+    return (uint32_t)cut;
 }
 
 // Rows of a shard that leaves have to have room in the others, and a way there.
@@ -115,6 +122,40 @@ static void rows_of_a_box_that_leaves(void **state)
     end_boxes(&f);
 }
 
+// The checkpoint for which all wait has little to write: others go ahead of it, beside training.
+static void a_large_table(void **state)
+{
+    (void)state;
+    fixture f;
+    question q;
+    uint32_t cuts = 0, newest = 0, passed = 0;
+    bool is_last = false;
+    prepare_boxes(&f);
+    f.own.spawned = true;
+    f.config.ps_memory_bytes_max = 1 << 30;
+    start_boxes(&f);
+    train_to(&f, 2);
+    for (uint32_t s = 0; s < 2; s++)
+        say_rows(&f, s ? SECOND_SHARD : 0, UINT64_C(1) << 40, UINT64_C(1) << 30);
+    refuse_then(&f, "drain\nb", "b: shard ", "b: there are 2199023255552 rows, the 1 ");
+    begin_question(&q, &f, "set\noptimizer.rows.learning_rate\n0.375");
+    while (!is_last) {
+        (void)train_to_flush(&f);
+        const uint32_t cut = play_cut_of_two(&f, RT_OK);
+        is_last = cuts == 3 || (cuts > 0 && cut - newest >= passed / 2);
+        passed = cut - newest;
+        newest = cut;
+        cuts++;
+    }
+    assert_in_range(cuts, 2, 4);
+    pthread_join(f.thread, NULL);
+    pthread_join(q.thread, NULL);
+    assert_int_equal(q.status, RT_OK);
+    for (uint32_t m = 0; m < MEMBERS_MAX; m++)
+        ops->end(f.members[m], 0);
+    finish_joined(&f, RT_AGAIN, "optimizer.rows.learning_rate changes: all start anew from");
+}
+
 // The question is answered, and the run goes on as it was.
 static void a_checkpoint_that_fails(void **state)
 {
@@ -128,7 +169,7 @@ static void a_checkpoint_that_fails(void **state)
     train_to(&f, 2);
     begin_question(&q, &f, "set\noptimizer.rows.learning_rate\n0.375");
     (void)train_to_flush(&f);
-    play_cut_of_two(&f, RT_IO);
+    (void)play_cut_of_two(&f, RT_IO);
     end_question(&q, RT_REFUSED, "the checkpoint could not be written: the run goes on as it was");
     for (uint32_t i = 0; i < 5; i++)
         assert_true(train_next(&f, &iteration) > 0);
@@ -202,7 +243,7 @@ static void rates_stay(void **state)
         say_vitals(&f, s ? SECOND_SHARD : 0, 1);
     begin_question(&q, &f, "drain\nb");
     (void)train_to_flush(&f);
-    play_cut_of_two(&f, RT_OK);
+    (void)play_cut_of_two(&f, RT_OK);
     pthread_join(f.thread, NULL);
     pthread_join(q.thread, NULL);
     assert_int_equal(q.status, RT_OK);
@@ -230,7 +271,7 @@ static void a_new_box_of_the_launcher(void **state)
     train_to(&f, 2);
     begin_question(&q, &f, "add\nd\n{\"box\":" BOX("d", ",\"workers\":1") "}");
     (void)train_to_flush(&f);
-    play_cut_of_two(&f, RT_OK);
+    (void)play_cut_of_two(&f, RT_OK);
     pthread_join(f.thread, NULL);
     pthread_join(q.thread, NULL);
     assert_int_equal(q.status, RT_OK);
@@ -244,5 +285,5 @@ static void a_new_box_of_the_launcher(void **state)
 }
 
 TEST_MAIN(TEST(rates_stay), TEST(a_new_box_of_the_launcher), TEST(rows_of_a_box_that_leaves),
-          TEST(a_checkpoint_that_fails), TEST(a_run_that_ends_before),
+          TEST(a_checkpoint_that_fails), TEST(a_large_table), TEST(a_run_that_ends_before),
           TEST(runs_that_stay_as_they_are))
