@@ -3,7 +3,9 @@
 #include "tests/support/shard_case.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
+#include "ps_lite/ps_checkpoint.h"
 #include "ps_lite/ps_model_file.h"
 #include "runtime/files/rt_file.h"
 #include "runtime/rt_hash.h"
@@ -232,6 +234,117 @@ static void a_roll_back_that_was_cut_short(void **state)
     teardown(&g);
 }
 
+// The rows are between two checkpoints then: they are not those of the newer one any more, although
+// its images were there.
+static void a_roll_back_past_a_checkpoint_that_was_cut_short(void **state)
+{
+    (void)state;
+    fixture f, g;
+    chain files = {0};
+    uint64_t seed = 6;
+    ps_kept *kept = NULL;
+    const ps_shard_config config = keeping(&f);
+    start(&f, &config);
+    for (uint32_t t = 1; t <= 30; t++)
+        change(&f, &seed, t);
+    cut_at(&f, &files, 31, true, 0);
+    for (uint32_t t = 32; t <= 50; t++)
+        change(&f, &seed, t);
+    chain newer = files;
+    cut_at(&f, &newer, 51, false, 31);
+    for (uint32_t t = 52; t <= 60; t++)
+        change(&f, &seed, t);
+    assert_int_equal(adopt_in(&f, &g, &kept, 31, files.lineage, stop_at_once), RT_STOPPED);
+    assert_int_equal(adopt_in(NULL, &g, &kept, 51, newer.lineage, NULL), RT_NOT_FOUND);
+    assert_int_equal(adopt_in(NULL, &g, &kept, 31, files.lineage, NULL), RT_OK);
+    assert_true(digest_of(g.shard) == digest_of_files(&files));
+    teardown(&g);
+}
+
+// ---- reading files -----------------------------------------------------------------------------
+
+static rt_status stop_in_the_middle(void *context, int wait_fd, rt_error *error)
+{
+    uint32_t *left = context;
+    (void)wait_fd;
+    if ((*left)-- > 0)
+        return RT_OK;
+    return rt_fail(error, RT_STOPPED, "another loss");
+}
+
+// A LOAD of the only shard's file of a checkpoint. What LOADED says, or what ended the reading.
+static rt_status load_file(fixture *f, uint32_t iteration, bool is_first, const rt_file_sum *sum,
+                           uint32_t steps)
+{
+    char from[400], to[400];
+    rt_wire_load load = {.shard_count = 1, .flags = RT_WIRE_LOAD_HOMES};
+    rt_wire_written loaded = {0};
+    rt_message message, answer = {0};
+    rt_error error = {0};
+    if (is_first)
+        load.flags |= RT_WIRE_LOAD_FIRST;
+    load.files[0].bytes = sum->bytes;
+    load.files[0].hash = sum->hash;
+    assert_true(rt_control_put_text(load.folder, sizeof load.folder, test_path("")));
+    snprintf(from, sizeof from, "%s", test_path(name_of(iteration)));
+    snprintf(to, sizeof to, "%s", test_path("rows-000-of-001.bin"));
+    assert_int_equal(rename(from, to), 0);
+    assert_int_equal(
+        rt_control_create_struct(&message, RT_MESSAGE_LOAD, 0, iteration, &load, sizeof load, NULL),
+        RT_OK);
+    rt_status status = ps_checkpoint_load(f->shard, &message, SCHEMA, 0, stop_in_the_middle, &steps,
+                                          &answer, &error);
+    if (!status) {
+        memcpy(&loaded, rt_message_payload(&answer), sizeof loaded);
+        status = (rt_status)loaded.status;
+    }
+    rt_message_release(&message);
+    rt_message_release(&answer);
+    assert_int_equal(rename(to, from), 0);
+    return status;
+}
+
+// Rows of a file that was not read to its good end are no checkpoint's: not of the one that was
+// wanted, nor of the one that was there before. The next start reads files.
+static void a_load_that_failed(void **state)
+{
+    (void)state;
+    enum { WHOLE, OTHER_SUM, STOPPED, CUT_OFF, WAYS };
+    fixture f;
+    chain files = {0};
+    uint64_t seed = 8;
+    const ps_shard_config config = keeping(&f);
+    start(&f, &config);
+    for (uint32_t t = 1; t <= 30; t++)
+        change(&f, &seed, t);
+    const ps_cut all = {31, 0}, changes = {51, 31};
+    const rt_file_sum first = save_cut(f.shard, name_of(31), &all);
+    cut_at(&f, &files, 31, true, 0);
+    for (uint32_t t = 32; t <= 50; t++)
+        change(&f, &seed, t);
+    const rt_file_sum second = save_cut(f.shard, name_of(51), &changes);
+    teardown(&f);
+    const uint64_t lineage = rt_control_lineage(files.lineage, second.bytes, second.hash);
+    for (int way = WHOLE; way < WAYS; way++) {
+        fixture g, next;
+        rt_file_sum named = second;
+        start(&g, &config);
+        assert_int_equal(load_file(&g, 31, true, &first, UINT32_MAX), RT_OK);
+        if (way == OTHER_SUM)
+            named.hash++;
+        if (way == CUT_OFF)
+            assert_int_equal(truncate(test_path(name_of(51)), (off_t)second.bytes - 3), 0);
+        const rt_status status = load_file(&g, 51, false, &named, way == STOPPED ? 0 : UINT32_MAX);
+        assert_true((status == RT_OK) == (way == WHOLE));
+        ps_kept *kept = NULL;
+        assert_int_equal(adopt_in(&g, &next, &kept, 51, lineage, NULL),
+                         way == WHOLE ? RT_OK : RT_NOT_FOUND);
+        assert_null(kept);
+        if (way == WHOLE)
+            teardown(&next);
+    }
+}
+
 // Whether a shard has anything to go back to after one of these.
 static bool has_images_after(void (*what)(fixture *f), uint64_t image_bytes_max)
 {
@@ -306,5 +419,6 @@ static void images_are_bounded(void **state)
 }
 
 TEST_MAIN(TEST(rolled_back_is_loaded), TEST(a_failed_cut_is_no_checkpoint),
-          TEST(a_roll_back_that_was_cut_short), TEST(what_gives_images_up),
-          TEST(images_are_bounded))
+          TEST(a_roll_back_that_was_cut_short),
+          TEST(a_roll_back_past_a_checkpoint_that_was_cut_short), TEST(a_load_that_failed),
+          TEST(what_gives_images_up), TEST(images_are_bounded))
