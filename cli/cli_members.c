@@ -310,28 +310,12 @@ static bool await_next(member_arguments *arguments, const ps_kept *kept, bool is
     return true;
 }
 
-// Whether another process has had the place of this shard for timeouts.start_s. A place is free a
-// little after its process was lost, so one refusal says nothing. since_ns: of the first one in a
-// row; 0: there is none.
-static bool is_replaced(const member_arguments *arguments, const rt_error *why, uint64_t *since_ns)
-{
-    const uint64_t now = rt_now_ns();
-    if (!rt_control_says_taken(why->text)) {
-        *since_ns = 0;
-        return false;
-    }
-    if (!*since_ns)
-        *since_ns = now;
-    return (double)(now - *since_ns) >= arguments->config.timeout_start_s * 1e9;
-}
-
 // From start to start, while there are rows to go on with. One that was not taken in again ends as
 // after a loss: a process with no past may fit, which reads its configuration anew.
 static int serve(member_arguments *arguments, ps_server_config *server, rt_error *error)
 {
     ps_kept *kept = NULL;
     bool was_welcome = false, has_waited = false;
-    uint64_t taken_ns = 0;
     rt_status status;
     server->was_welcome = &was_welcome;
     if (arguments->config.on_worker_loss != RT_LOSS_STOP)
@@ -340,15 +324,12 @@ static int serve(member_arguments *arguments, ps_server_config *server, rt_error
         *error = (rt_error){0};
         was_welcome = false;
         status = ps_server_run(server, error);
-        if (status && has_waited && !was_welcome &&
-            (rt_status_lasts(status) || is_replaced(arguments, error, &taken_ns))) {
+        if (status && has_waited && !was_welcome && rt_status_lasts(status)) {
             rt_info("not taken in again: %s", error->text);
             ps_kept_destroy(kept);
             return CLI_ENDED;
         }
         has_waited = true;
-        if (was_welcome)
-            taken_ns = 0;
     } while (kept && await_next(arguments, kept, was_welcome, error));
     ps_kept_destroy(kept);
     return member_exit(arguments, status, error);

@@ -337,11 +337,14 @@ static void log_stranger(dp_roster *roster, const char *what)
                 count, what);
 }
 
-static void send_away(dp_roster *roster, uint32_t peer, rt_status status, const char *text)
+static void send_away(dp_roster *roster, uint32_t peer, rt_status status, bool is_taken,
+                      const char *text)
 {
     rt_message message;
     if (rt_control_create_end(&message, RT_MESSAGE_STOP, SELF, status, text))
         return;
+    if (is_taken)
+        rt_message_header(&message)->iteration = RT_REASON_TAKEN;
     (void)rt_transport_send(roster->config.ops, roster->endpoint, peer, &message);
     rt_message_release(&message);
 }
@@ -357,7 +360,7 @@ static void answer_visitor(dp_roster *roster, uint32_t peer, const rt_message *m
         status = rt_control_agree(&hello, &roster->config.identity, rt_peer_name(peer, name), &why);
     if (!status)
         (void)rt_fail(&why, RT_STOPPED, RT_VISITOR_FITS "%s", rt_build());
-    send_away(roster, peer, why.status, why.text);
+    send_away(roster, peer, why.status, false, why.text);
 }
 
 // A coordinator whose standby this one was.
@@ -424,7 +427,7 @@ static rt_status join(dp_roster *roster, uint32_t peer, const rt_message *messag
     if (!status)
         status = tell_keys(roster, peer, hello.allowed, &told, error);
     if (status)
-        send_away(roster, peer, status, error->text);
+        send_away(roster, peer, status, status == RT_PEER && counts(roster, found), error->text);
     if (status || told)
         return status;
     dp_membership_hello(&roster->members, found);

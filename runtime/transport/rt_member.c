@@ -14,7 +14,8 @@
 #define NS_PER_S 1e9
 #define LEAVE_LINGER_MS 1000u
 #define ANSWER_WAIT_MS 50
-#define RETRY_MS 2 // while the queue to the coordinator is full
+#define RETRY_MS 2         // while the queue to the coordinator is full
+#define TAKEN_RETRY_MS 300 // until the place of this member is asked for again
 #define VITALS_NS UINT64_C(2000000000)
 #define FIRST_VITALS_NS UINT64_C(1000000000)
 #define ATTEMPT_SHARE 0.6 // of timeout_peer_s, at one address before the other one is tried
@@ -270,6 +271,32 @@ static rt_status await_welcome(rt_member *member, attempt *now, rt_error *error)
     return never_answered(member, &why, error);
 }
 
+// Its place may be another's until that one's loss is noticed. When it stays so, two were started.
+static rt_status join_when_free(rt_member *member, attempt *now, rt_error *error)
+{
+    const uint64_t end_ns = rt_now_ns() + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
+    rt_error why = {0};
+    for (;;) {
+        rt_status status = connect_to(member, now, &why);
+        if (!status)
+            status = await_welcome(member, now, &why);
+        if (status != RT_STOPPED || !member->is_taken) {
+            if (status && error)
+                *error = why;
+            return status;
+        }
+        if (rt_now_ns() > end_ns)
+            return rt_fail(error, RT_REFUSED,
+                           "%.300s, for %g s (timeouts.start_s): two processes of this rank are "
+                           "there, of which one has to end",
+                           why.text, member->config.timeout_start_s);
+        member->config.ops->end(member->endpoint, 0);
+        member->endpoint = NULL;
+        rt_notify_alive(member->config.notify);
+        (void)poll(NULL, 0, TAKEN_RETRY_MS);
+    }
+}
+
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error)
 {
     attempt now = {0};
@@ -285,11 +312,9 @@ rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_e
                      rt_address_host_is_known(config->standby);
     rt_await_host("the coordinator", address_of(member, &now), config->timeout_start_s,
                   config->notify);
-    status = connect_to(member, &now, error);
+    status = join_when_free(member, &now, error);
     if (status && !member->endpoint)
         return status;
-    if (!status)
-        status = await_welcome(member, &now, error);
     const bool is_welcome = !status;
     if (!status)
         status = follow(member, error);
@@ -369,6 +394,7 @@ static rt_status stopped(rt_member *member, const rt_message *message, rt_error 
     if (reason == RT_REASON_DRAINED)
         return rt_fail(error, RT_STOPPED, RT_BOX_DRAINED);
     member->is_anew = reason == RT_REASON_ANEW;
+    member->is_taken = reason == RT_REASON_TAKEN;
     const rt_status status = reason == RT_REASON_LASTS ? RT_REFUSED : RT_STOPPED;
     return rt_fail(error, status, "%s", text);
 }

@@ -75,12 +75,14 @@ typedef struct {
     uint64_t heard_ns, sent_ns;
     uint64_t vitals_ns; // when VITALS are due
     bool is_anew;       // a STOP said that all start anew, at once
+    bool is_taken;      // likewise, that another process has the place of this member
 } rt_member;
 
 // Connects and waits for WELCOME, at the two addresses in turn until one answers: for
 // timeout_start_s, and as long as the coordinator is heard, which lets a worker wait that a run
-// goes on without. RT_TIMEOUT: nobody answered (error names the address); RT_STOPPED, RT_REFUSED:
-// it said no (error has its reason); RT_WIRE; RT_PEER: it is silent now, or was replaced, in an
+// goes on without. While another process has its place, which is free a little after that one was
+// lost, it asks again. RT_TIMEOUT: nobody answered (error names the address); RT_REFUSED: the place
+// was another's for timeout_start_s; RT_STOPPED, RT_REFUSED: it said no (error has its reason); RT_WIRE; RT_PEER: it is silent now, or was replaced, in an
 // epoch that this member has served; RT_DATA, RT_IO: as rt_leader.
 rt_status rt_member_join(rt_member *member, const rt_member_config *config, rt_error *error);
 

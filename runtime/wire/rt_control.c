@@ -106,7 +106,10 @@ rt_status rt_control_create_taken(rt_message *message, uint32_t sender, uint32_t
 {
     char text[96], name[32];
     snprintf(text, sizeof text, "another %s " TAKEN, rt_peer_name(peer, name));
-    return rt_control_create_text(message, RT_MESSAGE_STOP, sender, text);
+    const rt_status status = rt_control_create_text(message, RT_MESSAGE_STOP, sender, text);
+    if (!status)
+        rt_message_header(message)->iteration = RT_REASON_TAKEN;
+    return status;
 }
 
 bool rt_control_says_taken(const char *text)

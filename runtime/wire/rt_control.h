@@ -328,9 +328,10 @@ typedef enum {
     RT_REASON_COMPLETE,   // STOP: nothing is wrong
     RT_REASON_LASTS,      // it does not: somebody has to mend something
     RT_REASON_DRAINED,    // STOP: the run goes on without the member's box
-    RT_REASON_ANEW        // STOP: as was planned, all start anew, at once
+    RT_REASON_ANEW,       // STOP: as was planned, all start anew, at once
+    RT_REASON_TAKEN       // STOP: another process has this member's place, or had it until just now
 } rt_reason;
-#define RT_REASONS (RT_REASON_ANEW + 1)
+#define RT_REASONS (RT_REASON_TAKEN + 1)
 
 // Reads a text payload (STOP, FAILED) into text, always terminated. RT_WIRE: too long or with
 // a zero byte inside.

@@ -282,7 +282,7 @@ static void who_joins_twice(void **state)
     await(&g, WORKER(0));
     const rt_wire_hello hello = hello_of(&g, WORKER(0));
     send_from(g.f.members[1], WORKER(0), RT_MESSAGE_HELLO, &hello, sizeof hello);
-    must_be_sent_away(&g, g.f.members[1], RT_REASON_FAILED,
+    must_be_sent_away(&g, g.f.members[1], RT_REASON_TAKEN,
                       "worker 0 has joined already: it was started twice, or has only just been");
     assert_true(members_connected(g.roster, WORKER(0)));
     close_all(&g);

@@ -15,7 +15,8 @@ typedef struct {
     uint64_t stop;       // rt_reason of a STOP after a FAILED; 0: none
     rt_message allow[2]; // come after as many HELLOs
     uint32_t allow_count, allowed;
-    uint64_t told; // the last HELLO's allowed
+    uint64_t told;                 // the last HELLO's allowed
+    uint32_t taken_until, refused; // so many HELLOs find the place taken
 } mute;
 
 static rt_status mute_connect(rt_transport *transport, uint32_t self, uint32_t server,
@@ -55,6 +56,10 @@ static rt_status mute_receive(rt_endpoint *endpoint, uint32_t *peer, rt_message 
         *message = m->allow[m->allowed++];
         m->allow_count--;
         return RT_OK;
+    }
+    if (m->hellos > m->refused && m->refused < m->taken_until) {
+        m->refused++;
+        return rt_control_create_taken(message, rt_peer(RT_ROLE_COORDINATOR, 0), SELF);
     }
     if (!m->stop || !m->others)
         return RT_AGAIN;
@@ -192,6 +197,22 @@ static void an_allow_that_is_none_ends_joining(void **state)
     }
 }
 
+// A place is free a little after its process was lost; when it stays taken two were started.
+static void a_place_that_is_taken(void **state)
+{
+    (void)state;
+    rt_error error = {0};
+    mute freed = {.room = UINT32_MAX, .taken_until = 2};
+    assert_int_equal(join_within(&freed, 2.5, &error), RT_TIMEOUT);
+    assert_int_equal(freed.hellos, 3);
+    mute taken = {.room = UINT32_MAX, .taken_until = UINT32_MAX};
+    assert_int_equal(join_within(&taken, 0.5, &error), RT_REFUSED);
+    assert_in_range(taken.hellos, 1, 4);
+    assert_string_equal(error.text,
+                        "another ps 0 is connected already, for 0.5 s (timeouts.start_s): two "
+                        "processes of this rank are there, of which one has to end");
+}
+
 // The reason of an end may be heard after what it looks like.
 static void who_gives_up_hears_the_reason(void **state)
 {
@@ -223,4 +244,4 @@ static void who_gives_up_hears_the_reason(void **state)
 
 TEST_MAIN(TEST(waiting_for_others_is_not_silence), TEST(a_coordinator_may_come_later),
           TEST(keys_of_boxes_that_were_added_are_taken), TEST(an_allow_that_is_none_ends_joining),
-          TEST(who_gives_up_hears_the_reason))
+          TEST(a_place_that_is_taken), TEST(who_gives_up_hears_the_reason))
