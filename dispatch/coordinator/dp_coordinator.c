@@ -336,7 +336,8 @@ static rt_status create_feed(dp_run *run, rt_error *error)
                            .input_count = run->resumed.restored.input_count,
                            .position = &run->resumed.position,
                            .waiting = &run->resumed.beside.waiting,
-                           .ids = &run->resumed.beside.ids};
+                           .ids = &run->resumed.beside.ids,
+                           .repeats = &run->resumed.beside.repeats};
     if (run->run_config.publish.every_s > 0 && run->own.recall)
         feed.heard_every = dp_evidence_every(&run->run_config.publish);
     const char *place = run->folder.checkpoints;
@@ -693,6 +694,7 @@ static void close_all(dp_run *run)
     rt_bytes_fini(&run->resumed.position);
     rt_bytes_fini(&run->resumed.beside.waiting);
     rt_bytes_fini(&run->resumed.beside.ids);
+    rt_bytes_fini(&run->resumed.beside.repeats);
     rt_bytes_fini(&run->resumed.restored.lineup);
     rt_scale_destroy(run->resumed.beside.scale);
     dp_initial_fini(&run->initial);

@@ -87,6 +87,24 @@ static rt_status allocate(dp_feed *feed)
     return allocate_scales(feed);
 }
 
+// Two of them: the reader is ahead of what a checkpoint keeps.
+static rt_status open_repeats(dp_feed *feed, rt_error *error)
+{
+    const dp_feed_config *config = &feed->config;
+    const uint32_t keys = rt_stream_schema(feed->stream)->keys_per_sample_max;
+    rt_repeats **both[] = {&feed->repeats, &feed->stood_repeats};
+    for (size_t i = 0; feed->grows && i < RT_COUNT_OF(both); i++) {
+        if (rt_repeats_create(feed->batch_size, keys, both[i]))
+            return rt_fail(error, RT_NO_MEMORY, "out of memory for the planner's queues");
+        rt_reader reader = config->repeats ? rt_bytes_reader(config->repeats) : (rt_reader){0};
+        const rt_status status = rt_repeats_load(*both[i], &reader, error);
+        if (status)
+            return status;
+    }
+    rt_stream_end_batches(feed->stream, feed->repeats);
+    return RT_OK;
+}
+
 // Stops the threads and frees everything but the stream.
 static void release(dp_feed *feed)
 {
@@ -131,6 +149,8 @@ static void release(dp_feed *feed)
     rt_bytes_fini(&feed->waiting);
     rt_scale_destroy(feed->scale);
     rt_scale_destroy(feed->stood_scale);
+    rt_repeats_destroy(feed->repeats);
+    rt_repeats_destroy(feed->stood_repeats);
     dp_planner_destroy(feed->planner);
     rt_pool_destroy(feed->pool);
     dp_participants_destroy(feed->chooser);
@@ -165,6 +185,7 @@ static void forget_callers(dp_feed_config *config)
     config->planner = NULL;
     config->journal = config->ledger = NULL;
     config->position = config->ids = config->lineup = config->waiting = NULL;
+    config->repeats = NULL;
     config->scale = NULL;
     config->rate = NULL;
 }
@@ -248,6 +269,9 @@ static rt_status open_all(dp_feed *feed, rt_stream *stream, rt_error *error)
     if (feed->stop_fd < 0)
         return rt_fail(error, RT_LIMIT, "cannot create an event descriptor");
     feed->stream = stream;
+    status = open_repeats(feed, error);
+    if (status)
+        return status;
     rt_base_rate_init(&feed->rate, config->config, config->has_model);
     if (config->rate)
         feed->rate = *config->rate;
@@ -284,6 +308,7 @@ rt_status dp_feed_create(const dp_feed_config *config, rt_stream *stream, dp_fee
         }
         release(feed);
         rt_stream_watch(stream, -1, -1); // so does this
+        rt_stream_end_batches(stream, NULL);
         return status;
     }
     *feed_p = feed;

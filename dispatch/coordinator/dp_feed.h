@@ -40,8 +40,8 @@ typedef struct {
     uint32_t refused;       // look-ups of keys that have no row yet (rows.admit)
     rt_bytes state;         // rt_stream_tell, dp_planner_save
     rt_bytes ids;           // rt_stream_save_ids
-    rt_bytes scale;         // rt_scale_save, rt_stream_save, rt_base_rate_save; empty: dense
-                            // features stay as they are
+    rt_bytes scale;         // rt_scale_save (not of features that stay as they are),
+                            // rt_stream_save, rt_base_rate_save, rt_repeats_save
     rt_bytes scale_bin;     // the same as a model's file: dp_feed_put_scale
     uint64_t scale_samples; // that it was learnt from
     uint32_t sample_count;
@@ -100,6 +100,7 @@ typedef struct {
     const rt_bytes *position;
     const rt_bytes *waiting; // rt_stream_save; empty or NULL: nothing waits
     const rt_bytes *ids;
+    const rt_bytes *repeats; // rt_repeats_save; empty or NULL: no key has come
 } dp_feed_config;
 
 typedef struct dp_feed dp_feed;

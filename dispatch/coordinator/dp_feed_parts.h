@@ -34,9 +34,11 @@ struct dp_feed {
     uint32_t batch_size;   // of a full batch
     bool grows;            // batches up to there (rt_batch_grown)
     rt_stream *stream;
-    rt_scale *scale;   // the reader's; NULL: dense features stay as they are
-    rt_base_rate rate; // the reader's
-    uint64_t passed;   // samples that it has read
+    rt_scale *scale;                     // the reader's; NULL: dense features stay as they are
+    rt_base_rate rate;                   // the reader's
+    uint64_t passed;                     // samples that it has read
+    rt_repeats *repeats, *stood_repeats; // the reader's, and as they were after the batch that was
+                                         // planned last; NULL: batches do not grow
     dp_planner *planner;
     rt_pool *pool;            // lent to the planner; NULL: it needs none
     dp_participants *chooser; // NULL: nobody chooses

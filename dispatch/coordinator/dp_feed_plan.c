@@ -180,6 +180,8 @@ static rt_status plan_one(dp_feed *feed, dp_feed_batch *read, dp_planned *planne
                           const dp_plan **plan_p)
 {
     const uint64_t known = dp_planner_directory(feed->planner)->key_count;
+    if (feed->stood_repeats) // before keys are taken out
+        rt_repeats_add(feed->stood_repeats, &rt_stream_schema(feed->stream)->tables, &read->batch);
     uint64_t chosen = rt_now_ns();
     rt_status status = dp_planner_admit(feed->planner, &read->batch, &planned->refused);
     const uint64_t admit_ns = rt_now_ns() - chosen;
@@ -250,6 +252,8 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     planned->scale_samples = dp_feed_scale_samples(feed);
     rt_stream_save(feed->stream, &feed->stood, &planned->scale);
     rt_base_rate_save(&feed->stood_rate, &planned->scale);
+    if (feed->stood_repeats)
+        rt_repeats_save(feed->stood_repeats, &planned->scale);
     if (planned->state.failed || feed->stood.failed || planned->scale.failed ||
         planned->ids.failed || dp_feed_put_scale(feed, &planned->scale_bin))
         return RT_NO_MEMORY;

@@ -316,7 +316,7 @@ static rt_status take_scale(rt_reader *rest, uint32_t dense_count, rt_scale **sc
                             rt_error *error)
 {
     if (rest->left == 0 || rt_ids_are_next(rest) || rt_stream_waiting_is_next(rest) ||
-        rt_base_rate_is_next(rest))
+        rt_base_rate_is_next(rest) || rt_repeats_are_next(rest))
         return RT_OK;
     if (rt_scale_create(dense_count, 0, scale_p))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -333,6 +333,7 @@ rt_status dp_state_take_rest(rt_reader *rest, dp_stats *stats, const rt_config *
 {
     rt_bytes_clear(&out->waiting);
     rt_bytes_clear(&out->ids);
+    rt_bytes_clear(&out->repeats);
     rt_status status = dp_stats_load(stats, rest, error);
     if (status)
         return status;
@@ -345,6 +346,8 @@ rt_status dp_state_take_rest(rt_reader *rest, dp_stats *stats, const rt_config *
     status = rt_base_rate_load(&out->rate, rest, error);
     if (status)
         return status;
+    if (!rt_repeats_take(rest, &out->repeats))
+        return rt_fail(error, RT_DATA, "the times that keys came before are cut off");
     rt_bytes_put(&out->ids, rest->next, rest->left);
     return RT_OK;
 }
@@ -354,6 +357,7 @@ void dp_state_rest_fini(dp_state_rest *rest)
     rt_scale_destroy(rest->scale);
     rt_bytes_fini(&rest->waiting);
     rt_bytes_fini(&rest->ids);
+    rt_bytes_fini(&rest->repeats);
     *rest = (dp_state_rest){0};
 }
 

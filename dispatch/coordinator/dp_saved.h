@@ -51,10 +51,11 @@ rt_status dp_state_open(const rt_bytes *state, rt_bytes *position, rt_reader *pl
 
 // What comes behind the planner's state: sums, the scale (NULL: dense features stay as they are, as
 // with checkpoints of versions that knew none), events that wait, what is known of base rates,
-// names. All the caller's.
+// the times that keys came, names. All the caller's.
 typedef struct {
     rt_scale *scale;
     rt_bytes waiting, ids;
+    rt_bytes repeats; // rt_repeats_save
     rt_base_rate rate;
 } dp_state_rest;
 rt_status dp_state_take_rest(rt_reader *rest, dp_stats *stats, const rt_config *config,

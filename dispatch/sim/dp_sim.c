@@ -17,6 +17,7 @@
 typedef struct {
     const dp_sim_config *sim;
     rt_stream *stream;
+    rt_repeats *repeats;                    // NULL: batches do not grow, or their records are there
     rt_batch batches[DP_LOOKAHEAD_MAX + 1]; // a ring: the one to plan, and those ahead of it
     uint32_t ring;                          // of them
     uint32_t first, ahead;
@@ -334,6 +335,18 @@ static rt_status open_planner(simulation *s, const dp_planner_config *planner, r
     return dp_participants_open(planner, NULL, NULL, &s->chooser, error);
 }
 
+static rt_status open_repeats(simulation *s, rt_error *error)
+{
+    const rt_config *config = s->sim->config;
+    const uint32_t samples = rt_config_batch(config, config->worker_count);
+    if (s->sim->inputs || !rt_config_batch_grows(config))
+        return RT_OK;
+    if (rt_repeats_create(samples, s->sim->schema->keys_per_sample_max, &s->repeats))
+        return rt_fail(error, RT_NO_MEMORY, "out of memory for a simulation");
+    rt_stream_end_batches(s->stream, s->repeats);
+    return RT_OK;
+}
+
 static rt_status run(simulation *s, dp_sim_result *result, rt_error *error)
 {
     const dp_sim_config *sim = s->sim;
@@ -350,6 +363,9 @@ static rt_status run(simulation *s, dp_sim_result *result, rt_error *error)
     if (status)
         return status;
     status = rt_stream_open(&sim->config->stream, sim->config->seed, &s->stream, error);
+    if (status)
+        return status;
+    status = open_repeats(s, error);
     if (status)
         return status;
     dp_account_init(planner, &result->costs);
@@ -371,6 +387,7 @@ rt_status dp_sim_run(const dp_sim_config *sim, dp_sim_result *result, rt_error *
         rt_batch_init(&s.batches[i], sim->schema->dense_count);
     const rt_status status = run(&s, result, error);
     rt_stream_close(s.stream);
+    rt_repeats_destroy(s.repeats);
     for (uint32_t i = 0; i < s.ring; i++)
         rt_batch_fini(&s.batches[i]);
     dp_planner_destroy(s.planner);

@@ -62,10 +62,12 @@ const rt_config_key rt_config_keys[] = {
         "`links.workers`, or one."),
     U32("batch.samples", batch_samples, "256", IN(1, 4194304), "samples",
         "N, the samples of a batch of all workers together. The first batches are smaller: a "
-        "batch has a 64th of the samples that came before it, at least 8 and at most N."),
+        "batch has a 64th of the samples that came before it, at least 8 and at most N. A batch of "
+        "lines also ends with the eighth sample of a key that is new or came rarely before, such "
+        "as a user in a visit (docs/STREAMS.md, Latency)."),
     U32("batch.samples_per_worker", samples_per_worker, "0", IN(0, 65536), "samples",
-        "m: every batch has m x `workers` samples from the start, as in papers. Replaces "
-        "`batch.samples`. 0: `batch.samples` applies."),
+        "m: every batch has m x `workers` samples, from the start and whatever its keys, as in "
+        "papers. Replaces `batch.samples`. 0: `batch.samples` applies."),
     U32("batch.wait_ms", batch_wait_ms, "60000", IN(0, 86400000), "ms",
         "Time after which an incomplete batch from a pipe or standard input is trained, counted "
         "from its first sample. 0: wait until the batch is full."),

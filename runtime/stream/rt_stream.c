@@ -155,6 +155,12 @@ void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns)
     stream->wait_ns = wait_ns;
 }
 
+void rt_stream_end_batches(rt_stream *stream, rt_repeats *repeats)
+{
+    if (!stream->source_ops->samples)
+        stream->repeats = repeats;
+}
+
 void rt_stream_keep_places(rt_stream *stream)
 {
     stream->keeps_places = true;
@@ -249,6 +255,8 @@ static rt_status fill(rt_stream *stream, rt_batch *batch, uint32_t sample_count,
         status = rt_stream_read_lines(stream, batch, sample_count, error);
     }
     count_samples(&stream->state, batch);
+    if (stream->repeats)
+        rt_repeats_add(stream->repeats, &stream->schema.tables, batch);
     rt_stream_look_at_labels(stream, batch);
     stream->is_ended |= stream->state.samples == stream->samples_max;
     if (!status && stream->is_ended && stream->parser)

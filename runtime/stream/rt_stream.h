@@ -12,6 +12,7 @@
 #include "runtime/config/rt_config.h"
 #include "runtime/stream/rt_batch.h"
 #include "runtime/stream/rt_join.h"
+#include "runtime/stream/rt_repeats.h"
 #include "runtime/stream/rt_tables.h"
 #include "runtime/wire/rt_bytes.h"
 
@@ -103,13 +104,18 @@ void rt_stream_watch(rt_stream *stream, int stop, int ledger);
 // A batch that has a sample is given out after so long though it is not full. 0: it waits.
 void rt_stream_set_wait(rt_stream *stream, uint64_t wait_ns);
 
+// From now on batches of lines also end where repeats says, and are counted there; repeats is the
+// caller's, for as long as the stream is read. Generated samples have no visits: they are not
+// counted.
+void rt_stream_end_batches(rt_stream *stream, rt_repeats *repeats);
+
 // From now on a line that is no sample (malformed, blank) stands in its place in a batch all the
 // same: as one whose label is NaN, with the missing id in every field. Headers do not.
 void rt_stream_keep_places(rt_stream *stream);
 
 // Clears batch and fills it with up to sample_count_max samples; fewer at the end of the input,
-// before a failure, and after rt_stream_set_wait's time. RT_END: nothing left, batch is empty.
-// RT_DATA, RT_IO: error names file and line.
+// before a failure, after rt_stream_set_wait's time, and by rt_stream_end_batches. RT_END: nothing
+// left, batch is empty. RT_DATA, RT_IO: error names file and line.
 rt_status rt_stream_read(rt_stream *stream, rt_batch *batch, uint32_t sample_count_max,
                          rt_error *error);
 

@@ -66,9 +66,12 @@ rt_status rt_stream_read_joined(rt_stream *stream, rt_batch *batch, uint32_t sam
     while (!stream->has_stopped) {
         if (events.deadline_ns == 0 && stream->wait_ns > 0 && batch->sample_count > 0)
             events.deadline_ns = rt_now_ns() + stream->wait_ns;
-        rt_status status = rt_joined_fill(stream->joined, &events, batch, sample_count, error);
-        if (!status)
+        const uint32_t wanted = stream->repeats ? batch->sample_count + 1 : sample_count;
+        rt_status status = rt_joined_fill(stream->joined, &events, batch, wanted, error);
+        if (!status && rt_stream_ends_batch(stream, batch, sample_count))
             return RT_OK;
+        if (!status)
+            continue;
         if (status == RT_AGAIN && rt_joined_is_held(stream->joined)) {
             if (events.deadline_ns && rt_now_ns() >= events.deadline_ns)
                 return RT_OK;

@@ -348,15 +348,19 @@ rt_status rt_stream_read_lines(rt_stream *stream, rt_batch *batch, uint32_t samp
                                rt_error *error)
 {
     uint64_t deadline_ns = 0;
-    while (batch->sample_count < sample_count) {
+    for (;;) {
         rt_line line;
+        const uint32_t before = batch->sample_count;
         if (deadline_ns == 0 && stream->wait_ns > 0 && batch->sample_count > 0)
             deadline_ns = rt_now_ns() + stream->wait_ns;
         rt_status status = stream->source_ops->line(stream->source, deadline_ns, 0, &line, error);
         if (!status)
             status = take_line(stream, &line, deadline_ns, batch, error);
-        if (RT_LIKELY(!status))
+        if (RT_LIKELY(!status)) {
+            if (batch->sample_count > before && rt_stream_ends_batch(stream, batch, sample_count))
+                return RT_OK;
             continue;
+        }
         if (status == RT_AGAIN)
             return RT_OK;
         if (status != RT_END && status != RT_STOPPED)
@@ -364,7 +368,6 @@ rt_status rt_stream_read_lines(rt_stream *stream, rt_batch *batch, uint32_t samp
         stream->is_ended = true;
         return RT_OK;
     }
-    return RT_OK;
 }
 
 rt_status rt_stream_read_one(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns,

@@ -39,7 +39,8 @@ struct rt_stream {
     void *source, *parser;
     uint64_t samples_max; // UINT64_MAX: none
     double malformed_share_max;
-    uint64_t wait_ns; // 0: a batch waits until it is full
+    uint64_t wait_ns;    // 0: a batch waits until it is full
+    rt_repeats *repeats; // NULL: no key ends one
     uint64_t seed;
     double negatives_keep;
     uint64_t left_out;   // negatives, by negatives_keep
@@ -81,6 +82,15 @@ void rt_stream_look_at_labels(rt_stream *stream, const rt_batch *batch);
 // RT_END: as of a line.
 rt_status rt_stream_read_one(rt_stream *stream, rt_batch *batch, uint64_t deadline_ns,
                              rt_error *error);
+
+// Whether a batch ends with the sample that it has got: it is full, or a key has come too often.
+static inline bool rt_stream_ends_batch(rt_stream *stream, const rt_batch *batch,
+                                        uint32_t sample_count)
+{
+    const bool is_often =
+        stream->repeats && rt_repeats_end_with(stream->repeats, &stream->schema.tables, batch);
+    return is_often || batch->sample_count == sample_count;
+}
 
 // Fill a batch, which has room, with samples of lines, or with those that a join gives. RT_OK also
 // where the input ended or stopped (stream->is_ended), or the time of a batch.

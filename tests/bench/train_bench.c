@@ -27,6 +27,7 @@ typedef struct {
     ew_device device;
     ew_model *model;
     rt_base_rate rate;
+    rt_repeats *repeats;
     rt_meter *meter;
     // key -> slot, open addressing; slots are given in the order of first use
     uint64_t *keys;
@@ -37,7 +38,7 @@ typedef struct {
     uint32_t row_stride;
     uint32_t *lookup_rows, *bag_offsets, *row_slots;
     bool bags;
-    uint64_t step_ns, samples;
+    uint64_t step_ns, samples, batches;
 } trainer;
 
 static void check(rt_status status, const rt_error *error)
@@ -142,6 +143,7 @@ static void train_batch(trainer *t)
     }
     t->step_ns += cpu_time_ns() - start;
     t->samples += batch.sample_count;
+    t->batches++;
     rt_meter_add(t->meter, result.predictions, batch.labels, batch.sample_count);
 }
 
@@ -177,6 +179,10 @@ static void setup(trainer *t, int argc, char **argv)
     t->bags = schema->keys_per_sample_max != schema->field_count;
     rt_batch_init(&t->batch, schema->dense_count);
     rt_base_rate_init(&t->rate, config, false);
+    if (rt_config_batch_grows(config)) {
+        check(rt_repeats_create(samples, schema->keys_per_sample_max, &t->repeats), &error);
+        rt_stream_end_batches(t->stream, t->repeats);
+    }
     ew_model_config model = {.model = config->model,
                              .optimizer = config->optimizer_dense,
                              .seed = config->seed,
@@ -199,6 +205,7 @@ static void teardown(trainer *t)
     rt_scale_destroy(t->scale);
     rt_batch_fini(&t->batch);
     rt_stream_close(t->stream);
+    rt_repeats_destroy(t->repeats);
     rt_config_fini(&t->config);
     void *blocks[] = {t->keys,        t->slot_of,   t->row_of_slot, t->slab,
                       t->lookup_rows, t->row_slots, t->bag_offsets};
@@ -222,11 +229,12 @@ int main(int argc, char **argv)
     if (status != RT_END)
         check(status, &error);
     rt_quality total = rt_meter_total(t.meter), last = rt_meter_last_fifth(t.meter);
-    printf("{\"device\": \"%s\", \"samples\": %llu, \"samples_per_cpu_s\": %.0f, \"auc\": %.5f, "
-           "\"logloss\": %.5f, \"auc_last_fifth\": %.5f, \"logloss_last_fifth\": %.5f}\n",
-           t.device.description, (unsigned long long)t.samples,
-           (double)t.samples / ((double)t.step_ns * 1e-9), total.auc, total.log_loss, last.auc,
-           last.log_loss);
+    printf(
+        "{\"device\": \"%s\", \"samples\": %llu, \"batches\": %llu, \"samples_per_cpu_s\": %.0f, \"auc\": %.5f, "
+        "\"logloss\": %.5f, \"auc_last_fifth\": %.5f, \"logloss_last_fifth\": %.5f}\n",
+        t.device.description, (unsigned long long)t.samples, (unsigned long long)t.batches,
+        (double)t.samples / ((double)t.step_ns * 1e-9), total.auc, total.log_loss, last.auc,
+        last.log_loss);
     teardown(&t);
     return EXIT_SUCCESS;
 }

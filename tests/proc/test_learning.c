@@ -454,6 +454,60 @@ static void more_workers_learn_the_same(void **state)
     }
 }
 
+// Visits of 3 to 40 rows of 400 users, who mostly have one label.
+static const char *write_visits(char files[400])
+{
+    rt_random random = {11};
+    snprintf(files, 400, "stream.files=%s/visits.csv", run_folder());
+    FILE *file = run_create("visits.csv");
+    for (uint32_t i = 0, left = 0, user = 0; i < 6000; i++, left--) {
+        if (left == 0) {
+            user = rt_random_below(&random, 400);
+            left = 3 + rt_random_below(&random, 38);
+        }
+        const uint32_t item = rt_random_below(&random, 60);
+        const uint32_t noise = rt_random_below(&random, 6) == 0;
+        fprintf(file, "%u,u%u,i%u\n", (user & 1) ^ noise, user, item);
+    }
+    assert_int_equal(fclose(file), 0);
+    return files;
+}
+
+// A run, one that goes on, the simulator, and the simulator with the run's records end batches of
+// visits alike.
+static void visits_end_batches(void **state)
+{
+    (void)state;
+    char files[400], records[400], path[400];
+    snprintf(path, sizeof path, "%s/config.json", run_folder());
+    snprintf(records, sizeof records, "%s/plain/records.jsonl", run_folder());
+    const char *sets[] = {"sim.warmup=0",
+                          "stream.format=table",
+                          "stream.samples_max=0",
+                          "stream.table.columns=[{\"name\": \"y\", \"kind\": \"label\"},"
+                          "{\"name\": \"u\", \"kind\": \"categorical\"},"
+                          "{\"name\": \"i\", \"kind\": \"categorical\"}]",
+                          write_visits(files),
+                          "batch.samples=256",
+                          "batch.samples_per_worker=0",
+                          "checkpoint.every_iterations=0",
+                          NULL};
+    process p;
+    run_up(config, "plain", NULL, sets);
+    run_must_be_simulated(config, "plain", sets, (const char *const[]){NULL});
+    const char *const words[] = {"sim", path, "--json", "--records", records, NULL};
+    run_start(&p, words, sets);
+    run_must_end(&p, 0);
+    run_must_have_planned("plain", p.text);
+    process_fini(&p);
+    cJSON *json = summary_of("plain");
+    assert_in_range(number(json, "iterations"), 600, 1200); // 225 of samples alone
+    cJSON_Delete(json);
+    sets[RT_COUNT_OF(sets) - 2] = "checkpoint.every_iterations=300";
+    run_must_go_on_alike(config, 1, sets);
+}
+
 TEST_MAIN(TEST_SLOW(another_program_predicts_the_same, 240), TEST(rare_positives),
           TEST_SLOW(no_batch_overshoots, 120), TEST(one_wild_value), TEST(a_time_of_two_minutes),
-          TEST(the_scale_is_part_of_the_model), TEST(more_workers_learn_the_same))
+          TEST(the_scale_is_part_of_the_model), TEST(more_workers_learn_the_same),
+          TEST(visits_end_batches))
