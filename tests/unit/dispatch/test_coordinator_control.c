@@ -402,7 +402,7 @@ static void must_start_anew(fixture *f, question *q, const char *what, uint32_t 
     const uint32_t cut = play_cut(f);
     if (f->config.checkpoint.copies)
         give_file(f, 0, cut, rows);
-    expect_stops(f, RT_REASON_FAILED, drained);
+    expect_stops(f, RT_REASON_ANEW, drained);
     snprintf(says, sizeof says, "%s: all start anew from iteration %u", what, cut);
     end_question(q, RT_OK, says);
     finish(f, RT_AGAIN, says);

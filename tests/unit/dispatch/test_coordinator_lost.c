@@ -282,7 +282,7 @@ static void who_comes_late_is_taken_back(void **state)
     say(&f, 0, RT_MESSAGE_CUT, last, NULL, 0, NULL, 0);
     say(&f, 0, RT_MESSAGE_WRITTEN, last, &written, sizeof written, NULL, 0);
     rt_message_release(&message);
-    expect_stop(&f, RT_REASON_FAILED);
+    expect_stop(&f, RT_REASON_ANEW);
     snprintf(want, sizeof want, "workers are back: all start anew from iteration %u", last);
     finish(&f, RT_AGAIN, want);
     snprintf(folder, sizeof folder, "%s/checkpoints/ckpt-%012u", f.out, last);
