@@ -13,7 +13,10 @@
 
 #define MB 1e-6
 #define DIRECTORY_BYTES_PER_KEY 32 // 16, at most 5/8 full, doubling
-#define RECORD_BYTES_PER_SLOT 96   // of a planner: record, chain, eviction order
+// Of a planner: record, chain, eviction order. As measured, when the caches are full of other rows.
+#define RECORD_BYTES_PER_SLOT 160
+#define SHOWN_BYTES_PER_SLOT 56 // where decisions are made on snapshots, which are caches, too
+#define CLOCK_BYTES_PER_SLOT 16 // of copies that may be stale
 #define EXECUTOR_BYTES_PER_SLOT 16
 #define USE_BYTES 8       // of a key in sight, for each batch that it is in
 #define IN_SIGHT_BYTES 64 // of the key itself: an entry of 16, at most half full, doubling
@@ -45,6 +48,11 @@ static rt_status plan_caches(const rt_config *config, cli_plan *plan, rt_error *
         status = dp_planner_check(&planner, error);
     if (!status)
         plan->slot_count = planner.slot_count[0];
+    plan->planner_slot_bytes = RECORD_BYTES_PER_SLOT;
+    if (dp_planner_decides_on_snapshots(&planner))
+        plan->planner_slot_bytes += SHOWN_BYTES_PER_SLOT;
+    if (config->consistency.bounded)
+        plan->planner_slot_bytes += CLOCK_BYTES_PER_SLOT;
     plan->rows_max = planner.rows.max;
     dp_setup_fini(&planner);
     return status;
@@ -119,7 +127,7 @@ static void plan_memory(const rt_config *config, cli_plan *plan)
                          plan->slice_bytes * (config->run_ahead + 2);
     plan->coordinator_bytes =
         plan->distinct_keys * DIRECTORY_BYTES_PER_KEY +
-        (uint64_t)plan->slot_count * config->worker_count * RECORD_BYTES_PER_SLOT +
+        (uint64_t)plan->slot_count * config->worker_count * plan->planner_slot_bytes +
         plan->slice_bytes * config->worker_count * (config->run_ahead + 2) + plan->ahead_bytes;
 }
 
@@ -287,7 +295,7 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
     }
     fprintf(file, "  the coordinator's box\n");
     double memory = rows * DIRECTORY_BYTES_PER_KEY +
-                    (double)config->worker_count * plan->slot_count * RECORD_BYTES_PER_SLOT;
+                    (double)config->worker_count * plan->slot_count * plan->planner_slot_bytes;
     if (config->rows.admit > 1)
         memory += (double)config->rows.admit_bytes;
     print_bound(file, "memory: keys, caches, counts", memory, "rows.max, rows.admit_bytes");

@@ -19,12 +19,13 @@ typedef struct {
     uint32_t micro_batch;   // samples, at most
     uint64_t lookups;       // of a micro-batch, at most
     uint64_t row_bytes, state_bytes;
-    uint64_t dense_bytes;   // each way, per worker and iteration
-    uint64_t slice_bytes;   // to each worker per iteration, about
-    uint64_t rows_bytes;    // each way, per worker and iteration, at most
-    uint64_t rows_max;      // of all shards, ever; 0: not known
-    uint32_t batches_ahead; // read before their turn: cache.lookahead, or dispatch.window
-    uint64_t ahead_bytes;   // of these, at most
+    uint64_t dense_bytes;        // each way, per worker and iteration
+    uint64_t slice_bytes;        // to each worker per iteration, about
+    uint64_t rows_bytes;         // each way, per worker and iteration, at most
+    uint64_t rows_max;           // of all shards, ever; 0: not known
+    uint32_t planner_slot_bytes; // of the coordinator, for each slot of each worker
+    uint32_t batches_ahead;      // read before their turn: cache.lookahead, or dispatch.window
+    uint64_t ahead_bytes;        // of these, at most
     uint64_t cache_bytes, worker_bytes, shard_bytes, coordinator_bytes;
 } cli_plan;
 

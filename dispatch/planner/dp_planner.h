@@ -104,6 +104,9 @@ rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
 rt_status dp_planner_add_cache(dp_planner *planner);
 bool dp_planner_is_whole(const dp_planner *planner);
 
+// Whether decisions see caches of their own, which follow the placements (dp_shown.c).
+bool dp_planner_decides_on_snapshots(const dp_planner_config *config);
+
 // Shows the planner a batch before its turn, at most dp_planner_ahead ahead of the one looked up
 // next; in order, none left out. With `lookahead` a row that it needs is not evicted while there is
 // another one. The batch stays the caller's. The same batches must come to the look-up. Without a

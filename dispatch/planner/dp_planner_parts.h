@@ -326,7 +326,6 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
 rt_status dp_planner_switch(dp_planner *planner, rt_error *error);
 
 // ---- dp_planner.c, for dp_switch.c -----------------------------------------------------------
-bool dp_planner_decides_on_snapshots(const dp_planner_config *config);
 rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_p);
 rt_status dp_planner_create_seats(const dp_planner *planner, dp_seats **seats_p);
 void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count);
