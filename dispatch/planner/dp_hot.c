@@ -88,6 +88,11 @@ rt_status dp_hot_read(const rt_config *config, const rt_schema *schema, dp_hot *
     dp_popular *rows = NULL;
     uint64_t count = 0;
     const char *path = config->dispatch_profile;
+    if (*path == '\0') // not before it is read: `lanyard profile` makes it for this configuration
+        return rt_fail(
+            error, RT_CONFIG,
+            "dispatch.profile: empty, but dispatch.policy is \"fae\": expected a file of "
+            "`lanyard profile --out`, whose rows every worker keeps");
     rt_status status = dp_popularity_read(path, config, schema, &rows, &count, error);
     if (!status)
         status = take_rows(path, rows, count, hot_p, error);

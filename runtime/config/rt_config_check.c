@@ -145,11 +145,6 @@ static rt_status check_fae(const rt_config *config, rt_error *error)
     };
     if (dispatch->policy != RT_POLICY_FAE)
         return RT_OK;
-    if (config->dispatch_profile[0] == '\0')
-        return rt_fail(
-            error, RT_CONFIG,
-            "dispatch.profile: empty, but dispatch.policy is \"fae\": expected a file of "
-            "`lanyard profile --out`, whose rows every worker keeps");
     if (config->cache.eviction != RT_EVICT_LRU)
         return rt_fail(error, RT_CONFIG,
                        "cache.eviction: \"%s\" not with dispatch.policy \"fae\", which evicts "

@@ -231,7 +231,7 @@ static void hot_rows_go_from_profile_to_sim(void **state)
     SAYS(0, "5 samples (the whole input), 5 look-ups of 3 rows", "profile", test_path("table.json"),
          "--set", rows, "--memory", "64", "--out", out);
     SAYS(0, "dispatch.policy=fae --set", "profile", test_path("table.json"), "--set", rows, "--out",
-         out, "--rows", "2");
+         out, "--rows", "2", "--set", "dispatch.policy=fae"); // whose file it makes
     SAYS(0, " --set cache.rows=18\n", "profile", test_path("table.json"), "--set", rows, "--out",
          out, "--rows", "2");
     SAYS(0, "\"lookups\": 3,\n    \"share\": 0.6,\n    \"value_bytes\": 16,\n    \"row_bytes\": 32",

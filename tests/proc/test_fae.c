@@ -3,6 +3,7 @@
 // rows that does not fit.
 #include "tests/support/test.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,27 @@ static void a_worker_is_lost_and_comes_back(void **state)
                               "on_worker_loss=shrink", "checkpoint.every_iterations=100", NULL});
 }
 
+// All processes begin again from the newest checkpoint: the model is that of a run in peace.
+static void a_worker_is_killed_and_nothing_changes(void **state)
+{
+    (void)state;
+    const char *const sets[] = {FAE,
+                                hot("300"),
+                                "stream.samples_max=12000",
+                                "on_worker_loss=restart",
+                                "checkpoint.every_iterations=20",
+                                NULL};
+    process p = {0};
+    run("peace", sets);
+    run_start_up(&p, config, "struck", NULL, sets);
+    run_await_checkpoint(&p, "struck");
+    assert_int_equal(kill(process_child(&p, "--rank 2"), SIGKILL), 0);
+    process_await(&p, 0, "4 workers go on from the newest checkpoint", RUN_CASE_S);
+    run_must_end(&p, 0);
+    process_fini(&p);
+    must_have_one_model("peace", "struck");
+}
+
 // One sentence, from `up` as from `sim`: the key, the file, what was expected.
 static void what_does_not_fit_is_named(void **state)
 {
@@ -154,4 +176,5 @@ TEST_MAIN(TEST_SLOW(the_model_is_that_of_other_ways, 120),
           TEST_SLOW(it_is_what_the_simulator_says, 120),
           TEST_SLOW(it_goes_on_from_a_checkpoint_as_if_nothing_had_been, 120),
           TEST_SLOW(workers_sit_out_and_come_back, 120),
-          TEST_SLOW(a_worker_is_lost_and_comes_back, 120), TEST(what_does_not_fit_is_named))
+          TEST_SLOW(a_worker_is_lost_and_comes_back, 120),
+          TEST_SLOW(a_worker_is_killed_and_nothing_changes, 120), TEST(what_does_not_fit_is_named))
