@@ -1,5 +1,6 @@
 #include "edge_worker/predict/ew_cells.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,19 @@ uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length)
     return EW_CELL_NONE;
 }
 
+bool ew_cells_has_paths(const ew_cells *cells)
+{
+    return cells->is_json;
+}
+
+uint32_t ew_cells_find_path(const ew_cells *cells, const char *path)
+{
+    for (uint32_t i = 0; cells->is_json && i < cells->count; i++)
+        if (strcmp(cells->columns->items[cells->places[i]].column.path, path) == 0)
+            return i;
+    return ew_cells_find(cells, path, strlen(path));
+}
+
 rt_column_kind ew_cells_kind(const ew_cells *cells, uint32_t column)
 {
     if (cells->columns)
@@ -249,6 +263,25 @@ const char *ew_cells_word(const ew_cells *cells, bool is_true)
     return is_true ? "1" : "0";
 }
 
+#define LISTED_BYTES 256u
+
+// The first names, as many as there is room for.
+static const char *list_names(const ew_cells *cells, char list[LISTED_BYTES])
+{
+    size_t used = 0;
+    list[0] = '\0';
+    for (uint32_t i = 0; i < cells->count; i++) {
+        const size_t length = strlen(cells->names[i]);
+        if (used + length + sizeof ", and 4294967295 more" > LISTED_BYTES) {
+            snprintf(list + used, LISTED_BYTES - used, " and %" PRIu32 " more", cells->count - i);
+            break;
+        }
+        used += (size_t)snprintf(list + used, LISTED_BYTES - used, "%s%s", used ? ", " : "",
+                                 cells->names[i]);
+    }
+    return list;
+}
+
 rt_status ew_cells_refuse_name(const ew_cells *cells, const char *name, size_t length,
                                rt_error *error)
 {
@@ -265,7 +298,9 @@ rt_status ew_cells_refuse_name(const ew_cells *cells, const char *name, size_t l
                        "a label, a weight or an id, is left out",
                        column->name);
     }
-    return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"", shown, name);
+    char there[LISTED_BYTES];
+    return rt_fail(error, RT_DATA, "the model has no column \"%.*s\"; it has %s", shown, name,
+                   list_names(cells, there));
 }
 
 // ---- samples ---------------------------------------------------------------------------------

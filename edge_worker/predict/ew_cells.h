@@ -29,6 +29,10 @@ uint32_t ew_cells_find(const ew_cells *cells, const char *name, size_t length); 
 uint32_t ew_cells_find_behind(const ew_cells *cells, uint32_t before, const char *name,
                               size_t length);
 
+// Of JSON: samples are objects, in which a column has a path; by that, or by its name.
+bool ew_cells_has_paths(const ew_cells *cells);
+uint32_t ew_cells_find_path(const ew_cells *cells, const char *path);
+
 // What a column is: dense or an id, as configured; of one that others are made of alone as well.
 rt_column_kind ew_cells_kind(const ew_cells *cells, uint32_t column);
 // What stands between the values of a column's cell; 0: it has one value.

@@ -143,27 +143,51 @@ static rt_status take_list(ew_questions *q, const cJSON *array, uint32_t column,
     return RT_OK;
 }
 
+static rt_status take_member(ew_questions *q, const cJSON *one, uint32_t column, value *values,
+                             rt_error *error)
+{
+    value *v = &values[column];
+    if (v->is_given)
+        return rt_fail(error, RT_DATA, "\"%s\" stands twice", ew_cells_name(q->cells, column));
+    v->is_given = true;
+    if (cJSON_IsArray(one))
+        return take_list(q, one, column, v, error);
+    return take_value(q->cells, one, ew_cells_name(q->cells, column), v, error);
+}
+
+// A member that is no column by its name may be one by its path, or an object with some in it: as in
+// the lines that the model was trained on.
+static rt_status take_path(ew_questions *q, const cJSON *one, const char *before, value *values,
+                           rt_error *error)
+{
+    char path[RT_NAME_MAX];
+    const int length =
+        snprintf(path, sizeof path, "%s%s%s", before, *before ? "." : "", one->string);
+    const bool fits = length > 0 && (size_t)length < sizeof path;
+    const uint32_t column = fits ? ew_cells_find_path(q->cells, path) : EW_CELL_NONE;
+    rt_status status = RT_OK;
+    if (column != EW_CELL_NONE)
+        return take_member(q, one, column, values, error);
+    if (!fits || !cJSON_IsObject(one) || !ew_cells_has_paths(q->cells))
+        return ew_cells_refuse_name(q->cells, path, strlen(path), error);
+    for (const cJSON *part = one->child; part && !status; part = part->next)
+        status = take_path(q, part, path, values, error);
+    return status;
+}
+
 // Members become cells; where each stands is remembered by its column.
 static rt_status take_members(ew_questions *q, const cJSON *object, value *values, rt_error *error)
 {
     uint32_t column = EW_CELL_NONE;
-    for (const cJSON *one = object->child; one; one = one->next) {
+    rt_status status = RT_OK;
+    for (const cJSON *one = object->child; one && !status; one = one->next) {
         column = ew_cells_find_behind(q->cells, column, one->string, strlen(one->string));
-        if (column == EW_CELL_NONE)
-            return ew_cells_refuse_name(q->cells, one->string, strlen(one->string), error);
-        value *v = &values[column];
-        if (v->is_given)
-            return rt_fail(error, RT_DATA, "\"%s\" stands twice", ew_cells_name(q->cells, column));
-        v->is_given = true;
-        rt_status status;
-        if (cJSON_IsArray(one))
-            status = take_list(q, one, column, v, error);
+        if (column != EW_CELL_NONE)
+            status = take_member(q, one, column, values, error);
         else
-            status = take_value(q->cells, one, ew_cells_name(q->cells, column), v, error);
-        if (status)
-            return status;
+            status = take_path(q, one, "", values, error);
     }
-    return RT_OK;
+    return status;
 }
 
 static void forget(const ew_questions *q, value *values)

@@ -117,10 +117,20 @@ def is_records(data):
     return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(row, Mapping) for row in data)
 
 
+def _flat(row, before=""):
+    """Objects in an object: "user.id" of {"user": {"id": 7}}, as paths of columns are."""
+    flat = {}
+    for name, value in row.items():
+        path = f"{before}{name}" if before else name
+        flat.update(_flat(value, f"{path}.") if isinstance(value, Mapping) else {path: value})
+    return flat
+
+
 def columns_of(columns):
     """(name, values) of a dict, a list of dicts, an array with named fields, a frame of pandas or Polars, a table of
     Arrow. A key that a dict of a list lacks is missing there."""
     if is_records(columns):
+        columns = [_flat(row) for row in columns]
         return [(name, [row.get(name) for row in columns]) for name in dict.fromkeys(n for row in columns for n in row)]
     fields = getattr(getattr(columns, "dtype", None), "names", None)
     if fields:

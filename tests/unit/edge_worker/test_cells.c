@@ -409,6 +409,54 @@ static void a_binary_question_of_64_bits(void **state)
     end_asking(&a);
 }
 
+// As in a line of JSON: objects in objects, columns by their paths; and by their names, as ever.
+static void questions_have_objects_in_objects(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {
+        "stream.format=json",
+        "stream.table.columns=[{\"name\":\"y\",\"kind\":\"label\",\"path\":\"out.sold\"},"
+        "{\"name\":\"who\",\"kind\":\"categorical\",\"path\":\"user.id\"},"
+        "{\"name\":\"user.age\",\"kind\":\"dense\"},"
+        "{\"name\":\"tags\",\"kind\":\"multi\",\"path\":\"item.more.tags\"}]",
+        NULL};
+    static const char *const alike[] = {
+        "{\"context\": {\"who\": 7, \"user.age\": 30}, \"candidates\": [{\"tags\": [\"a\", \"b\"]}]}",
+        "{\"context\": {\"user\": {\"id\": 7, \"age\": 30}},"
+        " \"candidates\": [{\"item\": {\"more\": {\"tags\": [\"a\", \"b\"]}}}]}",
+        "{\"context\": {\"user.id\": 7}, \"candidates\": [{\"user\": {\"age\": 30},"
+        " \"item\": {\"more.tags\": [\"a\", \"b\"]}}]}"};
+    asking a = ask_about(sets);
+    for (size_t i = 0; i < RT_COUNT_OF(alike); i++) {
+        if (ask(&a, alike[i]))
+            fail_msg("%s: %s", alike[i], a.error.text);
+        assert_int_equal(a.batch.key_count, 3 * (i + 1));
+        assert_memory_equal(a.batch.keys + 3 * i, a.batch.keys, 3 * sizeof *a.batch.keys);
+        assert_true(a.batch.read[i] == 30);
+    }
+    must_refuse(&a, "{\"candidates\": [{\"user\": {\"name\": 1}}]}", RT_DATA,
+                "no column \"user.name\"; it has who, user.age, tags");
+    must_refuse(&a, "{\"candidates\": [{\"user\": {\"id\": 1}, \"who\": 2}]}", RT_DATA,
+                "\"who\" stands twice");
+    must_refuse(&a, "{\"candidates\": [{\"user\": {\"id\": {}}}]}", RT_DATA, "expected a string");
+    must_refuse(&a, "{\"candidates\": [{\"user\": [1]}]}", RT_DATA, "no column \"user\"");
+    must_refuse(&a, "{\"candidates\": [{\"out\": {\"sold\": 1}}]}", RT_DATA,
+                "no column \"out.sold\"");
+    end_asking(&a);
+}
+
+// What columns there are is said, as far as there is room.
+static void many_columns_are_cut(void **state)
+{
+    (void)state;
+    asking a = ask_about((const char *const[]){NULL}); // Criteo's
+    must_refuse(&a, "{\"candidates\": [{\"colour\": 1}]}", RT_DATA,
+                "no column \"colour\"; it has I1, I2, ");
+    if (!strstr(a.error.text, "C26") && !strstr(a.error.text, " more"))
+        fail_msg("%s", a.error.text);
+    end_asking(&a);
+}
+
 static void questions_that_are_none(void **state)
 {
     asking a = ask_about(table);
@@ -449,6 +497,7 @@ static void questions_that_are_none(void **state)
 }
 
 TEST_MAIN(TEST(questions_in_json), TEST(questions_as_lines_of_json), TEST(questions_that_are_none),
+          TEST(questions_have_objects_in_objects), TEST(many_columns_are_cut),
           TEST(a_binary_question_of_64_bits), TEST(binary_questions_have_numbers), TEST(a_table),
           TEST(what_a_question_has_to_say), TEST(what_names_an_event_is_not_asked_for),
           TEST(criteo_and_the_generator))
