@@ -16,6 +16,7 @@
 #include "runtime/config/rt_sources.h"
 #include "runtime/files/rt_manifest.h"
 #include "runtime/numbers/rt_coding.h"
+#include "runtime/rt_edit.h"
 #include "runtime/rt_hash.h"
 #include "runtime/rt_priority.h"
 
@@ -35,6 +36,62 @@ static bool wrong(const char *command, const char *what, const char *argument)
     return false;
 }
 
+// The name of an option ends where its value begins: "--out=run".
+static size_t name_length(const char *argument)
+{
+    return strcspn(argument + 2, "=");
+}
+
+// What else may have been meant: an option of nearly that name, or one with its value behind "=";
+// or a key, whose value --set gives.
+static bool refuse_option(const char *command, const char *argument, const cli_option *options,
+                          size_t option_count)
+{
+    const size_t length = name_length(argument);
+    const char *nearest = NULL, *value = argument + 2 + length;
+    uint32_t least = rt_edit_limit(length);
+    char key[RT_NAME_MAX];
+    snprintf(key, sizeof key, "%.*s", (int)length, argument + 2);
+    if (strchr(key, '.') || rt_config_key_help(key)) {
+        fprintf(stderr, "lanyard %s: unknown option \"%s\": a key is given by --set %.*s%s\n",
+                command, argument, (int)length, argument + 2, *value ? value : "=VALUE");
+        return false;
+    }
+    for (size_t i = 0; i < option_count; i++) {
+        const char *name = options[i].name;
+        const uint32_t far = rt_edit_distance(argument + 2, length, name, strlen(name));
+        if (far >= least)
+            continue;
+        nearest = name;
+        least = far;
+    }
+    if (!nearest)
+        return wrong(command, "unknown option", argument);
+    fprintf(
+        stderr,
+        "lanyard %s: unknown option \"%s\", did you mean \"--%s%s%s\"? (see lanyard %s --help)\n",
+        command, argument, nearest, *value ? " " : "", *value ? value + 1 : "", command);
+    return false;
+}
+
+// A second argument: an assignment without --set, or the rows that are meant.
+static bool refuse_argument(const char *command, const char *argument)
+{
+    const char *equals = strchr(argument, '=');
+    if (equals && equals > argument) {
+        fprintf(stderr, "lanyard %s: unexpected argument \"%s\", did you mean --set %s?\n", command,
+                argument, argument);
+        return false;
+    }
+    if (access(argument, F_OK) != 0)
+        return wrong(command, "unexpected argument", argument);
+    fprintf(
+        stderr,
+        "lanyard %s: unexpected argument \"%s\": files of rows are given by --set stream.files=%s\n",
+        command, argument, argument);
+    return false;
+}
+
 bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_count,
                const char **path, const char **sets, uint32_t *set_count)
 {
@@ -45,7 +102,7 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
         const char *argument = argv[i];
         if (strncmp(argument, "--", 2) != 0) {
             if (*path)
-                return wrong(argv[0], "unexpected argument", argument);
+                return refuse_argument(argv[0], argument);
             *path = argument;
             continue;
         }
@@ -53,7 +110,7 @@ bool cli_parse(int argc, char **argv, const cli_option *options, size_t option_c
         if (strcmp(argument, "--set") != 0)
             option = find_option(argument, options, option_count);
         if (!option)
-            return wrong(argv[0], "unknown option", argument);
+            return refuse_option(argv[0], argument, options, option_count);
         if (option->flag) {
             *option->flag = true;
             continue;

@@ -119,7 +119,17 @@ static void wrong_usage_is_named(void **state)
     SAYS(2, "which CONFIG?", "coordinator");
     SAYS(2, "which DIR?", "eval");
     SAYS(2, "unknown command \"trian\", did you mean \"up\"? (see lanyard --help)", "trian");
-    SAYS(2, "unknown option \"--outt\" (see lanyard up --help)", "up", "a.json", "--outt", "b");
+    SAYS(2, "unknown option \"--outt\", did you mean \"--out\"? (see lanyard up --help)", "up",
+         "a.json", "--outt", "b");
+    SAYS(2, "\"--out=b\", did you mean \"--out b\"?", "up", "a.json", "--out=b");
+    SAYS(2, "unknown option \"--zzzzzzzz\" (see lanyard up --help)", "up", "a.json", "--zzzzzzzz");
+    SAYS(2, "a key is given by --set model.name=dcn", "up", "a.json", "--model.name=dcn");
+    SAYS(2, "a key is given by --set model.name=VALUE", "up", "a.json", "--model.name", "dcn");
+    SAYS(2, "a key is given by --set workers=VALUE", "up", "a.json", "--workers", "4");
+    SAYS(2, "\"seed=4\", did you mean --set seed=4?", "up", "a.json", "seed=4");
+    SAYS(2, "unexpected argument \"no-such-file\" (see lanyard eval --help)", "eval", "model",
+         "no-such-file");
+    SAYS(2, "files of rows are given by --set stream.files=Makefile", "eval", "model", "Makefile");
     SAYS(2, "a value is missing after \"--out\"", "up", "a.json", "--out");
     SAYS(2, "a value is missing after \"--out\"", "up", "a.json", "--out", "");
     SAYS(2, "expected HOST:PORT", "probe");
