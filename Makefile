@@ -69,7 +69,7 @@ demo: ## build (kernels for the GPUs of this machine) and train, on DATA=file (C
 	@echo "look at build/demo/summary.json, metrics.jsonl (every iteration) and model/; then try"
 	@echo "  build/lanyard sim configs/demo.json --policies laia,esd:alpha=0,esd:alpha=1,makespan"
 
-test: ## install what is missing, build (kernels for two kinds of GPU), run all tests, fuzz targets for FUZZ_SECONDS=10 each among them
+test: ## install what is missing, build (kernels for two kinds of GPU), run all tests, fuzz targets for FUZZ_SECONDS=4 each among them
 	@tools/setup test
 	@$(MAKE) test-run $(if $(filter file,$(origin GPUS)),GPUS="$(PTX_GPUS)")
 clean: ## remove everything that was built

@@ -1,6 +1,7 @@
 # tests.mk - tests, fuzz targets and measurements.
 
-FUZZ_SECONDS := $(if $(QUICK),1,10)
+# Of each target; the tests begin from few inputs or none, and find by themselves what is near.
+FUZZ_SECONDS := $(if $(QUICK),1,$(if $(filter fuzz%,$(MAKECMDGOALS)),10,4))
 SEED := 1
 # Given: bench, torture, mutate, lan-bench, fuzz and demo do the least that shows that they work, within 20 s where they can.
 QUICK :=
