@@ -69,6 +69,7 @@ static bool has_its_turn(const ps_shard *shard, const ps_entry *entry, uint32_t 
 static void add(ps_shard *shard, ps_entry *entry, uint32_t version, const float *restrict change)
 {
     float *restrict row = ps_table_row(shard->table, entry);
+    rt_assert(version > entry->version);
     for (uint32_t i = 0; i < shard->row_floats; i++)
         row[i] += change[i];
     entry->version = version;

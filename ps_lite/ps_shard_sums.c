@@ -18,6 +18,8 @@ static void apply_sum(ps_shard *shard, ps_aggregate *aggregate, ps_entry *entry)
 {
     const uint32_t dim = shard->config.dim;
     float *row = ps_table_row(shard->table, entry);
+    rt_assert(aggregate->arrived == aggregate->mask && aggregate->base == entry->version);
+    rt_assert(aggregate->iteration > entry->version);
     ps_images_keep(&shard->images, shard->table, entry);
     ps_aggregates_sum(shard->aggregates, aggregate, shard->sum);
     if (aggregate->step == RT_WIRE_NO_STEP) {

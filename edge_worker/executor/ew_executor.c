@@ -144,6 +144,7 @@ static rt_status free_done_slices(ew_executor *e)
     for (uint32_t i = 0; i < e->slice_count; i++) {
         ew_slice_state *s = &e->slices[i];
         if (s->sequence && s->nodes_left == 0 && s->sequence <= e->trained) {
+            rt_assert(s->train_left == 0);
             if (ew_capture_forgets(e, s))
                 return RT_NO_MEMORY;
             rt_counts_add(&e->statistics.done, &s->done);
@@ -213,6 +214,7 @@ static rt_status advance(ew_executor *e, ew_node *n, rt_error *error)
         break;
     case NODE_TRAIN:
         check_row(e, n);
+        rt_assert(slice->train_left > 0);
         slice->train_left--;
         break;
     case NODE_PUSH_GRAD:
@@ -381,6 +383,7 @@ static rt_status receive_slice(ew_executor *e, rt_message *message, rt_error *er
     if (status)
         return status;
     ew_slice_state *s = ew_slice_at(e, sequence);
+    rt_assert(s->sequence == 0 && sequence > e->received); // check_place
     s->view = view;
     s->message = *message;
     *message = (rt_message){0};
@@ -545,7 +548,7 @@ rt_status ew_executor_trained(ew_executor *e, const float *gradients, bool apply
     ew_slice_state *s = ew_slice_at(e, e->trained + 1);
     const rt_wire_slice *c = &s->view.counts;
     const uint32_t first = ew_first_train_node(c);
-    rt_assert(e->job_out);
+    rt_assert(e->job_out && s->sequence == e->trained + 1 && s->train_left == 0);
     e->job_out = false;
     e->trained++;
     e->iteration = c->iteration;

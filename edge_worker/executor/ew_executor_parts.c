@@ -31,6 +31,8 @@ const char *ew_partner_name(const ew_executor *e, uint32_t partner, char text[32
 void ew_node_complete(ew_executor *e, ew_slice_state *slice, ew_node *n)
 {
     ew_slot_state *slot = &e->slots[n->slot];
+    rt_assert(slice->sequence > 0 && slice->nodes_left > 0);
+    rt_assert(slot->tail == n || n->next);
     slice->nodes_left--;
     if (slot->tail == n)
         slot->tail = NULL;

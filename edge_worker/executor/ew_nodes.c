@@ -9,6 +9,7 @@ uint64_t ew_nodes_of(const rt_wire_slice *c)
 
 static ew_node *add_node(ew_slice_state *s, ew_node_kind kind, uint32_t slot, uint32_t index)
 {
+    rt_assert(s->node_count < s->node_capacity);
     ew_node *n = &s->nodes[s->node_count++];
     *n = (ew_node){.kind = (uint8_t)kind, .slot = slot, .index = index, .slice = s->index};
     return n;
@@ -55,6 +56,7 @@ void ew_nodes_add(ew_slice_state *s)
     for (uint32_t i = 0; i < c->sum_count; i++)
         add_node(s, NODE_SUM, v->row_slots[v->sum_rows[i]], i)->version = c->iteration;
     add_deltas(s, c->delta_count - c->delta_late, c->delta_count);
+    rt_assert(s->node_count == ew_nodes_of(c));
 }
 
 uint32_t ew_first_pull_node(const rt_wire_slice *c)
