@@ -18,6 +18,7 @@
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
 #define QUEUE_MESSAGES_MAX 4096u
 #define LINGER_MS 1000u
+#define DISK_IMAGE_BYTES_MAX (UINT64_C(128) << 20)
 
 // When the pushes of a worker came that are not confirmed yet, in order.
 typedef struct {
@@ -33,7 +34,7 @@ typedef struct {
     rt_member member; // the connection to the coordinator
     ps_shard *shard;
     ps_checkpoint checkpoint;
-    ps_store *store; // rows on disk, or NULL
+    ps_store *store; // rows on disk, or NULL; ps_shard_store's once there is a shard
     bool releases;   // it has changes to take back
     ps_files files;
     int wait_fd; // readable when the files have something to do, or a part of a checkpoint is done
@@ -110,6 +111,15 @@ static bool names_left(const rt_config *config)
     return config->ps_homes == RT_HOMES_PLANNED && config->checkpoint.full_every > 1 && comes_again;
 }
 
+// Where rows are on disk there is little memory, and ps.memory_bytes_max is not about them.
+static uint64_t image_bytes_max(const server *s)
+{
+    const uint64_t share = s->config->config->ps_memory_bytes_max / 4;
+    if (!s->config->kept)
+        return 0;
+    return s->store ? rt_min_u64(share, DISK_IMAGE_BYTES_MAX) : share;
+}
+
 static rt_status create_shard(server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
@@ -132,7 +142,7 @@ static rt_status create_shard(server *s, rt_error *error)
         .row_wire = config->row_wire,
         .memory_bytes_max = memory,
         .store = s->store,
-        .image_bytes_max = s->config->kept ? memory / 4 : 0,
+        .image_bytes_max = image_bytes_max(s),
         .gradient_bytes_max = memory / 4,
         .dense_bytes_max = memory / 4,
         .keeps_dense = rt_stripes_keep(config),
@@ -282,8 +292,11 @@ static void leave(server *s, rt_status status, const rt_error *error)
     ps_files_fini(&s->files);
     if (s->wait_fd >= 0)
         close(s->wait_fd);
+    ps_store *store = s->store;
+    if (s->shard)
+        store = ps_shard_store(s->shard);
     ps_shard_destroy(s->shard);
-    ps_store_destroy(s->store);
+    ps_store_destroy(store);
 }
 
 // ---- Messages --------------------------------------------------------------------------------
@@ -574,7 +587,7 @@ static rt_status drain_workers(server *s, rt_error *error)
 // After a checkpoint, a part at a time.
 static rt_status release_rows(server *s, rt_error *error)
 {
-    if (!s->store || ps_checkpoint_fd(&s->checkpoint) >= 0)
+    if (!ps_shard_store(s->shard) || ps_checkpoint_fd(&s->checkpoint) >= 0)
         return RT_OK;
     const rt_status status = ps_shard_release(s->shard, error);
     s->releases = status == RT_AGAIN;

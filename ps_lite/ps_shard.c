@@ -51,8 +51,7 @@ rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p)
     shard->gradients_max =
         (uint32_t)rt_min_u64(config->gradient_bytes_max / gradient_bytes, UINT32_MAX / 4);
     shard->workers = rt_bits_below(config->worker_count);
-    // Numbers of pulls (adds_deltas) are in no file, and a page of a store is read to be kept.
-    if (!config->adds_deltas && !config->store)
+    if (!config->adds_deltas) // numbers of pulls are in no file
         ps_images_init(&shard->images, shard->row_floats, config->image_bytes_max);
     rt_status status = create_parts(shard);
     if (status) {
@@ -61,6 +60,11 @@ rt_status ps_shard_create(const ps_shard_config *config, ps_shard **shard_p)
     }
     *shard_p = shard;
     return RT_OK;
+}
+
+ps_store *ps_shard_store(const ps_shard *shard)
+{
+    return shard->config.store;
 }
 
 void ps_shard_destroy(ps_shard *shard)

@@ -209,14 +209,18 @@ void ps_shard_written(ps_shard *shard, uint32_t iteration, uint64_t bytes, uint6
 uint64_t ps_shard_begin_load(ps_shard *shard, const rt_wire_load *load);
 void ps_shard_loaded(ps_shard *shard, uint32_t iteration, uint64_t lineage);
 
+// The store of its rows, or NULL: whoever made the shard destroys it after the shard.
+ps_store *ps_shard_store(const ps_shard *shard);
+
 // Rows that outlive a shard, and how they were at the newest checkpoints, for the shard of the next
-// start. NULL: there are no such images, and the rows are of no use.
+// start. NULL: there are no such images, and the rows are of no use. Their store goes with them.
 typedef struct ps_kept ps_kept;
 ps_kept *ps_shard_give(ps_shard *shard);         // which can only be destroyed then
 void ps_kept_destroy(ps_kept *kept);             // also of NULL
 uint32_t ps_kept_iteration(const ps_kept *kept); // of the newest cut
 
-// Rolls the rows back to a checkpoint, and takes them over; *kept_p is NULL then. RT_NOT_FOUND:
+// Rolls the rows back to a checkpoint, and takes them over with their store, in place of the
+// shard's own, which is destroyed; *kept_p is NULL then. RT_NOT_FOUND:
 // they cannot become those of that checkpoint; RT_CONFIG, RT_NO_MEMORY: there is no room for a row
 // that had gone; or what progress returned. Then the shard is as it was, and with these rows it can
 // be tried again. Before the first message about rows.

@@ -5,6 +5,7 @@ struct ps_kept {
     uint32_t rank, shard_count;
     uint32_t floor;
     ps_table *table;
+    ps_store *store; // of the table, or NULL
     ps_images images;
 };
 
@@ -19,8 +20,10 @@ ps_kept *ps_shard_give(ps_shard *shard)
                       .shard_count = shard->config.shard_count,
                       .floor = shard->floor,
                       .table = shard->table,
+                      .store = shard->config.store,
                       .images = shard->images};
     shard->table = NULL;
+    shard->config.store = NULL;
     ps_images_init(&shard->images, shard->row_floats, 0);
     return kept;
 }
@@ -31,6 +34,7 @@ void ps_kept_destroy(ps_kept *kept)
         return;
     ps_images_give_up(&kept->images);
     ps_table_destroy(kept->table);
+    ps_store_destroy(kept->store);
     rt_free(kept);
 }
 
@@ -52,9 +56,11 @@ rt_status ps_shard_adopt(ps_shard *shard, ps_kept **kept_p, uint32_t iteration, 
     if (status)
         return status;
     ps_table_destroy(shard->table);
+    ps_store_destroy(shard->config.store);
     ps_images_give_up(&shard->images);
     ps_left_fini(&shard->left);
     shard->table = kept->table;
+    shard->config.store = kept->store;
     shard->images = kept->images;
     shard->floor = kept->floor;
     ps_left_cut(&shard->left, iteration, 0);

@@ -81,7 +81,9 @@ static inline void drop_sent(fixture *f)
 static inline void teardown(fixture *f)
 {
     drop_sent(f);
+    ps_store *store = ps_shard_store(f->shard);
     ps_shard_destroy(f->shard);
+    ps_store_destroy(store);
 }
 
 // ---- Messages by hand
