@@ -35,12 +35,17 @@ def judge(options, found, today):
     if trained:
         one["training"] = {"runs": train_table_of(trained, options)}
     for name, part in one.items():
-        part["settings"] = settings
+        part["settings"] = dict(settings, memory=memory_of(name, options))
         if "memory" in part:
             part["memory"] = max(part["memory"].values()) / 1e6
     if "at" in found.get("day", {}):
         one["day"]["losses"] = losses_of(found, today)
     return one
+
+
+def memory_of(name, options):
+    """MB of a box in a part, or in a run of it."""
+    return options.live_memory if name in ("loop", "day") else options.memory
 
 
 def losses_of(found, today):
