@@ -12,9 +12,10 @@
 #define HOST_MAX 53u // with its port it is an address
 
 const rt_config_choice rt_config_homes[] = {
-    {"hashed", RT_HOMES_HASHED, "the one that a hash of its key names"},
+    {"hashed", RT_HOMES_HASHED, "the shard is chosen by a hash of the key"},
     {"planned", RT_HOMES_PLANNED,
-     "that of the box which trains it first, and goes along with those who train it alone"},
+     "the shard on the box that trains the row first; the row moves with a worker that alone "
+     "trains it"},
     {0},
 };
 
@@ -32,8 +33,8 @@ static const rt_config_key box_members[] = {
     U32("shards", shard_count, "0", IN(0, RT_SHARDS_MAX), "",
         "Shards on the box. Their ranks follow those of earlier boxes."),
     {ROW("host", RT_KEY_TEXT, "\"\"", "",
-         "Name or address of the box, for `network.ps`. Give it for all boxes with shards, or for "
-         "none; then the coordinator tells the members."),
+         "Name or address of the box, for `network.ps`. Give it for all boxes with shards or for "
+         "none. With none, shards tell the coordinator where they listen."),
      IN(0, HOST_MAX - 1), .offset = OFFSET(host[0], char), .size = HOST_MAX},
     U32("port", port, "7001", IN(1, 65535 - RT_SHARDS_MAX), "",
         "Port of its first shard; the others follow."),

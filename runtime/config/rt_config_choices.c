@@ -34,18 +34,18 @@ const rt_config_choice rt_choices_outcome_formats[] = {
     {0},
 };
 const rt_config_choice rt_choices_standby_away[] = {
-    {"wait", RT_STANDBY_WAIT, "do not start, and acknowledge nothing, until it answers"},
+    {"wait", RT_STANDBY_WAIT, "do not start, and do not acknowledge events, until it answers"},
     {"go_on", RT_STANDBY_GO_ON, "acknowledge events without it; the log and `lanyard top` say so"},
     {0},
 };
 const rt_config_choice rt_choices_unanswered_events[] = {
-    {"negative", RT_JOIN_NEGATIVE, "it has label 0"},
-    {"drop", RT_JOIN_DROP, "it is dropped and counted"},
+    {"negative", RT_JOIN_NEGATIVE, "train it with label 0"},
+    {"drop", RT_JOIN_DROP, "drop it and count it"},
     {0},
 };
 const rt_config_choice rt_choices_late_outcomes[] = {
     {"drop", RT_LATE_DROP, "it is counted"},
-    {"train", RT_LATE_TRAIN, "the event is trained again: label 1 replaces its 0"},
+    {"train", RT_LATE_TRAIN, "the event is trained again, with label 1"},
     {0},
 };
 const rt_config_choice rt_choices_join_ends[] = {
@@ -119,8 +119,7 @@ const rt_config_choice rt_choices_evictions[] = {
     {"lru", RT_EVICT_LRU, "least recently used"},
     {"lfu", RT_EVICT_LFU, "least frequently used"},
     {"light_lfu", RT_EVICT_LIGHT_LFU,
-     "the same, but rows with ten uses are only counted, and stay until the count has decayed "
-     "(HET)"},
+     "the same, but a row with ten uses stays until its count has decayed (HET)"},
     {"ttl", RT_EVICT_TTL,
      "a row leaves after its last use in the batches of `cache.lookahead`, before its slot is "
      "needed (Bagpipe); then the least recently used"},
@@ -134,8 +133,8 @@ const rt_config_choice rt_choices_solvers[] = {RT_SOLVER_MAP(XX){0}};
 #undef XX
 const rt_config_choice rt_choices_micro_batches[] = {
     {"free", RT_MICRO_BATCH_FREE,
-     "so that all workers end at the same time, at most eight equal shares each"},
-    {"equal", RT_MICRO_BATCH_EQUAL, "equally, unless micro_batch_max is set"},
+     "so that all workers end at the same time; a worker gets at most eight equal shares"},
+    {"equal", RT_MICRO_BATCH_EQUAL, "equally, unless `micro_batch_max` is set"},
     {0},
 };
 const rt_config_choice rt_choices_views[] = {
@@ -149,11 +148,11 @@ const rt_config_choice rt_choices_views[] = {
 };
 const rt_config_choice rt_choices_hybrids[] = {
     {"refine", RT_HYBRID_REFINE,
-     "the greedy places all; the solver then places those again that pay most above their cheapest "
-     "worker, with partners to swap places"},
+     "the greedy places all samples; the solver then places again the samples that cost most above "
+     "their cheapest worker, with partners to swap with"},
     {"paper", RT_HYBRID_PAPER,
-     "the solver places those with the largest difference between their two cheapest workers, "
-     "before the greedy places the others (ESD, Algorithm 2)"},
+     "the solver first places the samples with the largest difference between their two cheapest "
+     "workers; the greedy places the others (ESD, Algorithm 2)"},
     {0},
 };
 const rt_config_choice rt_choices_first_touches[] = {

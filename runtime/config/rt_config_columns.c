@@ -87,8 +87,8 @@ static const rt_config_key column_members[] = {
         "Number of classes. The label is a whole number from 0, and the model predicts a "
         "probability for each class. 0: the label is 1 or 0 (label)."),
     CHOICE("transform", transform, rt_transform, "\"none\"", transforms,
-           "Transform of the cell (dense; except log1p also categorical, where the result is the "
-           "id)."),
+           "Transform of the cell (dense). All but log1p also work for categorical columns; the "
+           "result is then the id."),
     CHOICE("id", id, rt_id_kind, "\"hash\"", id_kinds, "Id of a cell (categorical, multi)."),
     CHARACTER("separator", separator, "|", "|;, :/^\t",
               "Character between the values of a cell (multi)."),

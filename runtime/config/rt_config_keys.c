@@ -53,13 +53,13 @@ const rt_config_key rt_config_keys[] = {
          "Round the factors of matrix products on a GPU to 10 bits of mantissa (TF32). This is "
          "several times faster; sums stay 32 bits. The model differs slightly."),
     LIST("boxes", rt_config_boxes, boxes, box_count, "[]", "",
-         "The machines of a site. `workers`, `links.workers`, `links.ps_gbps`, `ps.shards` and "
-         "`network.ps` follow from them and must not contradict them. Traffic between a worker "
-         "and a shard of one box uses no link. A box's link carries the traffic of its workers "
-         "and shards with other boxes."),
+         "The machines of a site. They determine `workers`, `links.workers`, `links.ps_gbps`, "
+         "`ps.shards` and `network.ps`; if these keys are given, they must agree. Traffic between "
+         "a worker and a shard of one box uses no link. A box's link carries the traffic of its "
+         "workers and shards with other boxes."),
     U32("workers", worker_count, "1", IN(1, RT_WORKERS_MAX), "",
-        "Number of workers. If it is not given: the workers of `boxes`, or one for each link in "
-        "`links.workers`, or one."),
+        "Number of workers. Without this key it is the number of workers of `boxes`, otherwise of "
+        "links in `links.workers`, otherwise one."),
     U32("batch.samples", batch_samples, "256", IN(1, 4194304), "samples",
         "N, the samples of a batch of all workers together. The first batches are smaller: a "
         "batch has a 64th of the samples that came before it, at least 8 and at most N. A batch of "
@@ -78,12 +78,12 @@ const rt_config_key rt_config_keys[] = {
            "Source of the input (docs/STREAMS.md). Events that are sent are stored in a journal "
            "before their sender gets an answer, and trained once."),
     TEXT("stream.id", stream.id,
-         "The name of an event: an event with an earlier event's name is dropped. table: name or "
-         "number of a column; json: a path; criteo: I1 to C26, a number, or 41 for an extra last "
-         "column; libsvm: `#`, the comment. Empty: events have no names."),
+         "Where an event's id is. An event with the id of an earlier one is dropped. The value is "
+         "a column's name or number (table), a path (json), I1 to C26, a number, or 41 for an "
+         "extra last column (criteo), or `#` for the comment (libsvm). Empty: events have no id."),
     U32("stream.id_window", stream.id_window, "1000000", IN(1, 100000000), "events",
-        "Number of events whose names are remembered: 8 bytes each in every checkpoint, 24 in "
-        "memory."),
+        "Number of events whose ids are remembered. An id takes 8 bytes in every checkpoint and 24 "
+        "bytes in memory."),
     BOOL("stream.take_anything", stream.take_anything, "false",
          "Store events of http, tcp and mqtt without a check, and count bad ones as malformed "
          "when they are read. False: refuse bad events with the reason before they are stored."),
@@ -97,7 +97,7 @@ const rt_config_key rt_config_keys[] = {
             "`HOST:PORT` of the broker."),
     TEXT_OR("stream.mqtt.topic", stream.mqtt_topic, "lanyard/events",
             "Topic, subscribed to with QoS 1. It may have wildcards. A message has one event or "
-            "several, in lines."),
+            "several, one per line."),
     TEXT_OR("stream.mqtt.client", stream.mqtt_client, "lanyard",
             "Name of the session at the broker. Every run needs a different one."),
     TEXT("stream.mqtt.user", stream.mqtt_user, "User name. Empty: none."),
@@ -121,24 +121,23 @@ const rt_config_key rt_config_keys[] = {
          "Paths are relative to the working directory of the program. A FIFO must be last, "
          "because it has no end."),
     BOOL("stream.fifo_ends", stream.fifo_ends, "false",
-         "End the input from a FIFO when its last writer closes it. Otherwise the FIFO is held "
-         "open for the next writer, and the run ends when it is told to, or by "
-         "`stream.samples_max`."),
+         "End the input from a FIFO when its last writer closes it. Otherwise the FIFO stays open "
+         "for the next writer, and the run ends on request or at `stream.samples_max`."),
     U64("stream.samples_max", stream.samples_max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "samples",
         "Number of samples after which the run stops. 0: the end of the input."),
     DOUBLE("stream.malformed_share_max", stream.malformed_share_max, "0.01", IN(0, 1), "",
-           "Largest share of malformed lines among the last 5,000 to 10,000 lines, from 1,000 "
-           "lines on. Above it the input ends with an error; earlier samples are trained and "
-           "saved."),
+           "Largest accepted share of malformed lines among the last 5,000 to 10,000 lines. It is "
+           "checked from line 1,000 on. Above it the input ends with an error; earlier samples are "
+           "trained and saved."),
     CHOICE("stream.dense_scaling", stream.dense_scaling, rt_dense_scaling, "\"standard\"",
            rt_choices_dense_scalings,
-           "Scaling of dense features. Its numbers are part of the model."),
+           "Scaling of dense features. Means and deviations are saved with the model."),
     LIST("stream.tables", rt_config_shared, stream.shared, stream.shared_count, "[]", "",
          "Fields that share rows, by name: `history=item` gives history the rows of item, so a "
          "value has one row in both (docs/FORMATS.md). Every other field has its own rows."),
     U32("stream.epochs", stream.epochs, "1", IN(1, RT_FILES_MAX), "",
-        "Number of passes over the files. In later passes the metrics are about samples that "
-        "were trained before: use `stream.holdout` to judge the model."),
+        "Number of passes over the files. In later passes the metrics describe samples that the "
+        "model has already seen: use `stream.holdout` to judge the model."),
     DOUBLE("stream.holdout", stream.holdout, "0", IN(0, 0.9), "",
            "Share of the samples of files that is not trained, chosen by a hash of the line and "
            "`seed`. `lanyard up --out` judges the model by them at its end, and `lanyard eval "
@@ -149,38 +148,39 @@ const rt_config_key rt_config_keys[] = {
         "one becomes the saved model. 0: all epochs are trained, and the last model is saved."),
     DOUBLE("stream.negatives_keep", stream.negatives_keep, "1", ABOVE(0, 1), "",
            "w, the share of samples with label 0 that is trained, chosen by a hash of `seed` and "
-           "the sample's id or number. In the metrics and in all answers a prediction p becomes "
-           "p / (p + (1 - p) / w)."),
+           "the sample's id or number. Metrics and answers correct a prediction p to p / (p + (1 - "
+           "p) / w)."),
     CHARACTER("stream.table.delimiter", stream.table.delimiter, ",", NULL,
               "Character between the cells of a line."),
     CHOICE("stream.table.quotes", stream.table.quotes, rt_quotes, "\"auto\"",
            rt_choices_quote_rules, "Meaning of a quote at the beginning of a cell."),
     BOOL("stream.table.header", stream.table.has_header, "false",
-         "The first line of every file has names: a cell belongs to the column with its name, in "
-         "any order, and other cells are not read. Every column that is not ignored then needs a "
-         "name."),
+         "The first line of every file names the cells. Cells are matched to columns by name, in "
+         "any order; cells without a column are not read. Every column that is not ignored then "
+         "needs a name."),
     LIST("stream.table.columns", rt_config_columns, stream.table.columns, stream.table.column_count,
          "[]", "",
-         "All cells of a line, from the left; in json, the members that are read. One to 8 "
-         "columns are labels. Categorical and multi columns become fields in this order."),
+         "The columns: all cells of a line, from the left, or in json the members to read. One to "
+         "8 columns are labels. Categorical and multi columns become fields in this order."),
     DOUBLE("stream.libsvm.label_at_least", stream.libsvm.label_at_least, "1", IN(-1e300, 1e300), "",
            "Labels from this number upward are 1, others 0."),
     U64("stream.libsvm.index_first", stream.libsvm.index_first, "1", IN(0, 1), "",
         "Smallest index of a file."),
     U32("stream.libsvm.dense", stream.libsvm.dense_count, "0", IN(0, 65536), "",
         "Number of indices, from the smallest, that are dense features; a missing one is 0. The "
-        "other indices are ids: value 1 means present and 0 absent; any other value is malformed."),
+        "other indices are ids. Value 1 means that the id is present, and 0 that it is absent; a "
+        "line with any other value is malformed."),
     LIST("stream.libsvm.fields", rt_config_libsvm_fields, stream.libsvm.fields,
          stream.libsvm.field_count, "[]", "",
-         "First index of every field, which extends to the next one. Empty: all ids are one "
-         "field."),
+         "First index of every field. A field ends where the next one begins. Empty: all ids are "
+         "one field."),
     U32("stream.libsvm.values_max", stream.libsvm.values_max, "32", IN(1, 1024), "ids",
         "Most ids of one field in a line. Further ids are dropped."),
     CHOICE("stream.join.source", stream.join.source, rt_source_kind, "\"file\"", rt_choices_sources,
-           "Source of outcomes. file without `stream.join.outcomes`: samples have their labels, "
-           "and this section is not used. http: `POST /outcomes` to `stream.http.listen`. mqtt "
-           "and kafka: `stream.join.topic` at the same brokers. feed: feeders that have a "
-           "`stream.join`."),
+           "Source of outcomes. With file and no `stream.join.outcomes` events already have their "
+           "labels, and this section is not used. http takes outcomes by `POST /outcomes` at "
+           "`stream.http.listen`. mqtt and kafka read `stream.join.topic` at the same brokers. "
+           "feed takes them from feeders that have a `stream.join` section."),
     LIST("stream.join.outcomes", rt_config_files, stream.join.files, stream.join.file_count, "[]",
          "", "Like `stream.files`, for `stream.join.source` file and follow."),
     TEXT_OR("stream.join.listen", stream.join.listen, "127.0.0.1:7083",
@@ -201,19 +201,23 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("stream.join.window_s", stream.join.window_s, "3600", IN(0, 1e9), "s",
            "Time that an event waits for its outcome, by the times of events and outcomes."),
     CHOICE("stream.join.unanswered", stream.join.unanswered, rt_join_unanswered, "\"negative\"",
-           rt_choices_unanswered_events, "Meaning of an event whose outcome did not come."),
+           rt_choices_unanswered_events, "Treatment of an event without an outcome in time."),
     CHOICE("stream.join.late", stream.join.late, rt_join_late, "\"drop\"", rt_choices_late_outcomes,
-           "Effect of an outcome with label 1 whose event was trained with 0."),
+           "Treatment of an outcome with label 1 that comes after its event was trained with label "
+           "0."),
     DOUBLE("stream.join.late_s", stream.join.late_s, "86400", IN(0, 1e9), "s",
-           "Time after its window during which an event is kept for late outcomes (late train)."),
+           "Time for which an event is kept after its window, for late outcomes (with `late` "
+           "train)."),
     DOUBLE("stream.join.resend_s", stream.join.resend_s, "60", IN(0, 1e9), "s",
-           "For outcomes that are sent (http, tcp, feed, mqtt): after a restart no window ends "
-           "for this time, so that the outcomes of the outage come first."),
+           "Time after a restart during which no window ends, so that outcomes from the outage can "
+           "still arrive (http, tcp, feed, mqtt)."),
     U32("stream.join.events_max", stream.join.events_max, "100000", IN(1, 100000000), "events",
-        "Most events that wait or are kept, and outcomes that wait for their events. When there "
-        "are more, the oldest end early and are counted."),
+        "Largest number of events that wait or are kept, and of outcomes that wait for their "
+        "events. Beyond it, the oldest stop waiting early and are counted."),
     CHOICE("stream.join.at_end", stream.join.at_end, rt_join_at_end, "\"train\"",
-           rt_choices_join_ends, "Treatment of waiting events when both inputs have ended."),
+           rt_choices_join_ends,
+           "Treatment of events that still wait when both inputs have "
+           "ended."),
     CHOICE("stream.synthetic.shape", stream.synthetic_shape, rt_synthetic_shape, "\"criteo\"",
            rt_choices_synthetic_shapes, "Fields and the sizes of their id spaces."),
     DOUBLE("stream.synthetic.scale", stream.synthetic_scale, "0.05", ABOVE(0, 1), "",
@@ -221,21 +225,21 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("stream.synthetic.zipf", stream.synthetic_zipf, "1.05", IN(0, 4), "",
            "Exponent of the popularity. 0 is uniform."),
     U32("stream.synthetic.clusters", stream.synthetic_clusters, "32", IN(0, 65536), "",
-        "Interests of users, which tie the fields of a sample together. 0: none."),
+        "Number of user interests. An interest correlates the fields of a sample. 0: none."),
     U32("stream.synthetic.labels", stream.synthetic_labels, "1", IN(1, RT_LABELS_MAX), "",
-        "Labels of a sample, each with its own effects. Each label is 1 half as often as the one "
-        "before it."),
+        "Number of labels of a sample. The features act on each label differently. Each label is 1 "
+        "half as often as the one before it."),
     DOUBLE("stream.synthetic.drift", stream.synthetic_drift, "0", IN(0, 1), "",
            "Share of the popularity ranks that are replaced in a million samples."),
     U64("stream.synthetic.first", stream.synthetic_first, "0", IN(0, RT_CONFIG_INTEGER_MAX),
         "samples",
-        "Number of samples to skip at the start of the stream, for a model that begins after "
-        "some drift."),
+        "Number of samples to skip at the start of the stream, so that training begins after some "
+        "drift."),
 
     CHOICE("model.name", model.kind, rt_model_kind, "\"wdl\"", rt_choices_models, "The model."),
     LIST("model.embedding_dim", rt_config_dims, model.embedding_dims, model.embedding_dim_count,
          "16", "floats",
-         "Length of an embedding row. A list has one length for every field, in order; only "
+         "Length of an embedding row. A list gives the length for every field, in order; only "
          "`sim` supports different lengths."),
     CHOICE("model.deep_input", model.deep_input, rt_deep_input, "\"all\"", rt_choices_deep_inputs,
            "Input of the MLP."),
@@ -252,19 +256,20 @@ const rt_config_key rt_config_keys[] = {
     U32("model.cross_layers", model.cross_layer_count, "3", IN(1, RT_CROSS_LAYERS_MAX), "",
         "Number of cross layers (dcn)."),
     TEXT("model.sequence", model.sequence,
-         "The field of several values whose rows attention weights (din)."),
+         "The field with several values to whose rows attention is applied (din)."),
     TEXT("model.target", model.target,
          "The field that every row of the sequence is compared with (din)."),
     LIST("model.attention", rt_config_mlp, model.attention, model.attention_layer_count, "[36]", "",
          "Widths of the hidden layers of the attention unit (din)."),
     U32("model.fan_out", model.fan_out, "10", IN(1, RT_FAN_OUT_MAX), "",
-        "Neighbours of a sample's node (graphsage). The fields are the node, this many "
-        "neighbours, and as many fields of several values with the neighbours of each of these."),
+        "Number of neighbours of a sample's node (graphsage). The fields are the node, one field "
+        "for each neighbour, and one field of several values for the neighbours of each "
+        "neighbour."),
     DOUBLE("model.init_scale", model.init_scale, "0.01", IN(0, 10), "",
            "Standard deviation of initial row values."),
     {ROW("model.base_rate", RT_KEY_DOUBLE, "\"auto\"", "",
-         "Share of label 1 at the start, as the output's bias. `\"auto\"`: the bias follows the "
-         "observed share until labels of both classes have come; nothing is trained before that "
+         "Share of label 1 from which the output's bias starts. `\"auto\"`: the bias follows the "
+         "observed share until both labels have been seen; nothing is trained before that "
          "(docs/MODELS.md)."),
      IN(1e-6, 1 - 1e-6), .offset = OFFSET(model.base_rate, double), .word = "auto",
      .word_offset = OFFSET(model.base_rate_auto, bool)},
@@ -283,19 +288,20 @@ const rt_config_key rt_config_keys[] = {
     U64("cache.rows", cache.rows, "0", IN(0, RT_CACHE_ROWS_MAX), "rows",
         "Rows that each worker's cache holds. 0: `cache.ratio` applies."),
     DOUBLE("cache.ratio", cache.ratio, "0.08", ABOVE(0, 1), "",
-           "Rows of a worker's cache as a share of the distinct keys of the input, and at least "
-           "the rows that a worker's batch may need. If the keys cannot be counted (pipes, "
-           "standard input, endless generated samples) and `cache.distinct_keys` is 0: the rows "
-           "that fit into 64 MiB, and at least twice the rows that a batch may need."),
+           "Size of a worker's cache as a share of the distinct keys of the input. The cache has "
+           "room for at least the rows that a worker's batch may need. If the keys cannot be "
+           "counted (pipes, standard input, endless generated samples) and `cache.distinct_keys` "
+           "is 0, the cache takes 64 MiB, and has room for at least twice the rows that a batch "
+           "may need."),
     U64("cache.distinct_keys", cache.distinct_keys, "0", IN(0, RT_CONFIG_INTEGER_MAX), "keys",
         "Distinct keys of the input, for `cache.ratio`. 0: the input is read once to count them."),
     CHOICE("cache.eviction", cache.eviction_given, int, "\"auto\"", rt_choices_evictions,
            "Which row makes room for another."),
     U32("cache.lookahead", cache.lookahead, "0", IN(0, 1023), "batches",
-        "Batches that are read ahead of the planned one. Rows that they need are evicted last. The "
-        "batches are kept in memory, with 16 to 64 bytes for each of their keys and 8 bytes for "
-        "each batch that the key is in. A live stream is trained this many batches later. With "
-        "`dispatch.policy` `\"bagpipe\"` 0 stands for 199."),
+        "Number of batches to read ahead of the planned one. The rows that they need are evicted "
+        "last. The batches are kept in memory; each of their keys takes 16 to 64 bytes, and 8 "
+        "bytes for each batch that has it. A live stream is trained this many batches later. With "
+        "`dispatch.policy` `\"bagpipe\"` 0 means 199."),
 
     CHOICE("dispatch.policy", dispatch.policy, rt_policy_kind, "\"esd\"", rt_choices_policies,
            "How samples are assigned to workers."),
@@ -316,42 +322,42 @@ const rt_config_key rt_config_keys[] = {
     WORD_OR_LIST(
         "dispatch.participants", rt_config_participants, "\"all\"", "",
         "Workers that train, by rank. `\"all\"`: all of them. `\"auto\"`: the set with the "
-        "shortest predicted iterations, found by planning recent batches on several sets. A box "
-        "whose dense exchange delays the others sits out: it has no samples, serves rows of its "
-        "cache, and fetches the dense weights from the shards when it returns. Choose `\"auto\"` "
-        "if links or boxes differ much; it plans some iterations twice. `\"rotate\"`: other "
-        "workers every 3 iterations, for tests. Values other than `\"all\"` keep the dense "
-        "weights at the shards, and need `network.collective` `\"ps\"`, or `\"auto\"`, which is "
-        "then `ps`."),
+        "shortest predicted iterations. The planner finds it by planning recent batches on several "
+        "sets, so it plans some iterations twice. A worker whose dense exchange delays the others "
+        "sits out: it gets no samples, still pushes the rows of its cache that others need, and "
+        "fetches the dense weights from the shards when it returns. Choose `\"auto\"` if links or "
+        "boxes differ much. `\"rotate\"`: other workers every 3 iterations, for tests. All values "
+        "but `\"all\"` keep the dense weights at the shards. They need `network.collective` "
+        "`\"ps\"` or `\"auto\"`, which then means `\"ps\"`."),
     CHOICE("dispatch.view", dispatch.view, rt_view_kind, "\"auto\"", rt_choices_views,
-           "Which caches a decision sees. Transfers do not depend on it: a copy is reused only "
-           "if it has every update."),
+           "The state of the caches on which a decision is based. It does not affect correctness: "
+           "a copy is reused only if it has every update."),
     CHOICE("dispatch.first_touch", dispatch.first_touch, rt_first_touch, "\"local\"",
            rt_choices_first_touches, "Source of a row that was never trained."),
     BOOL("dispatch.full_sync", dispatch.full_sync, "false",
          "Push every trained row to the parameter server after every iteration, whether or not "
          "another worker needs it (Herald's vanilla)."),
     BOOL("dispatch.hand_over", dispatch.hand_over, "false",
-         "Send a row from worker to worker if one worker alone has it, another one alone needs "
-         "it, and the link table says that this is cheaper (Herald, appendix B). Every worker "
-         "then listens for the others (`network.worker_port`). Useful if the link of the "
-         "parameter servers is narrower than the workers' links together. Needs "
+         "Send a row directly from one worker to another if only the first has its latest version, "
+         "only the second needs it, and this is cheaper by the known link rates (Herald, appendix "
+         "B). Every worker then listens for the others (`network.worker_port`). This helps if the "
+         "link of the parameter servers is narrower than the workers' links together. It needs "
          "`network.transport` `\"zmq\"`, `network.row_wire` `\"fp32\"` and `ps.homes` "
-         "`\"hashed\"`; not with `consistency.staleness`."),
+         "`\"hashed\"`, and excludes `consistency.staleness`."),
     BOOL("dispatch.reduce", dispatch.reduce, "false",
-         "Let one of the workers that train a row sum their gradients and keep the row, in place "
-         "of the parameter servers, if this relieves the busiest link (REDUCE of Bagpipe). "
-         "Gradients go from worker to worker, like rows with `dispatch.hand_over`, which it "
-         "complements. Useful if the link of the parameter servers is narrow. Needs "
+         "Let one of the workers that train a row, not the parameter servers, sum the gradients "
+         "and keep the row, if this relieves the busiest link (REDUCE of Bagpipe). Gradients then "
+         "go from worker to worker, as rows do with `dispatch.hand_over`; the two keys work "
+         "together. This helps if the link of the parameter servers is narrow. It needs "
          "`network.transport` `\"zmq\"`, `network.row_wire` `\"fp32\"` and `ps.homes` "
-         "`\"hashed\"`; not with `dispatch.full_sync` or `consistency.staleness`."),
+         "`\"hashed\"`, and excludes `dispatch.full_sync` and `consistency.staleness`."),
     U32("dispatch.tables", dispatch.tables, "0", IN(0, RT_FIELDS_MAX), "tables",
-        "Number of tables (fields) that are scored: those with the highest degree of infrequency "
-        "(laia; Herald's scheduler). 0: all."),
+        "Number of tables (fields) that are scored. The ones with the highest degree of "
+        "infrequency are chosen (laia; Herald's scheduler). 0: all."),
     U32("dispatch.window", dispatch.window, "1", IN(1, 32), "batches",
-        "Batches that are placed together, so that a row is where it is trained next (esd, "
-        "makespan). Samples stay in their batches. One batch fewer is read ahead, and a live "
-        "stream is trained that much later."),
+        "Number of batches that are placed together, so that a row stays on the worker that trains "
+        "it next (esd, makespan). Samples stay in their batches. This reads one batch fewer than "
+        "the window ahead, and delays the training of a live stream by as many batches."),
     CHOICE("dispatch.micro_batches", dispatch.micro_batches, rt_micro_batch_kind, "\"free\"",
            rt_choices_micro_batches,
            "How the samples of a batch are divided (makespan). Other policies divide them "
@@ -365,24 +371,24 @@ const rt_config_key rt_config_keys[] = {
         "Placements that the local search may evaluate in an iteration (makespan). Each takes "
         "about 0.1 microseconds for each key and 8 workers. Can be changed during a run."),
     {ROW("dispatch.budget_ms", RT_KEY_DOUBLE, "0", "ms",
-         "Time that placing a batch may take: `search_evaluations` (makespan) or `tables` (laia) "
-         "follow from measured times. 0: no limit. `\"auto\"`: Herald's budget, the measured time "
-         "of an iteration without embedding traffic, less the time of the rest of a plan; `sim`, and "
-         "a run with `dispatch.measure_compute` false, measure nothing. Can be changed during a "
-         "run."),
+         "Time that placing a batch may take. The planner adjusts `search_evaluations` (makespan) "
+         "or `tables` (laia) to measured times. 0: no limit. `\"auto\"`: Herald's budget, which is "
+         "the measured time of an iteration without embedding traffic, less the time of the rest "
+         "of a plan. `sim`, and a run with `dispatch.measure_compute` false, measure nothing. Can "
+         "be changed during a run."),
      IN(0, 1e6), .offset = OFFSET(dispatch.budget_ms, double), .word = "auto",
      .word_offset = OFFSET(dispatch.budget_auto, bool)},
     BOOL("dispatch.measure_compute", dispatch.measure_compute, "true",
-         "Replace `sim.compute_us_per_sample` in a run by the computing times that workers "
-         "report (makespan, predicted times)."),
+         "In a run, predict with the computing times that workers report, not with "
+         "`sim.compute_us_per_sample` (makespan, predicted times)."),
 
     WORD_OR_LIST(
         "consistency.staleness", rt_config_staleness, "\"auto\"", "iterations",
-        "How many updates of its own a copy of a row may take before it is pushed and pulled anew, "
-        "and how many it may lack behind the row's clock (HET, s). `\"off\"`: none, every read has "
-        "every update; 0: the same model, but no copy is used twice; `\"inf\"`: any; `\"auto\"`: 100 for "
-        "`dispatch.policy` `\"het\"`, else `\"off\"`. Above 0 rows are stepped where they are "
-        "trained, by sgd, adagrad or rowwise_adagrad."),
+        "s of HET. A copy of a row may take this many updates of its own before it is pushed and "
+        "pulled again, and may lag the row's clock by this many. `\"off\"`: every read has every "
+        "update. 0: the same model, but no copy is used twice. `\"inf\"`: no limit. `\"auto\"`: "
+        "100 for `dispatch.policy` `\"het\"`, otherwise `\"off\"`. Above 0 each worker updates its "
+        "own copies, by sgd, adagrad or rowwise_adagrad."),
 
     LIST("links.workers", rt_config_links, links.workers, links.given_count, "[]",
          "Gbit/s (1e9 bits)",
@@ -394,10 +400,10 @@ const rt_config_key rt_config_keys[] = {
          "Use the given links unchanged. False: `links.workers` is only the start. Every worker "
          "measures its link when it joins, and dispatch follows the measurements."),
     DOUBLE("links.probe_s", links.probe_s, "600", IN(0, 1e6), "s",
-           "With `links.pin: false`: time without information from transfers after which a link is "
-           "measured again while training waits. A link that seems to have changed is measured "
-           "after a tenth of it. A measurement takes about one second, and all take at most 1% of "
-           "the time. 0: measure only when workers join."),
+           "With `links.pin: false`: time after which a link is measured again if no transfer has "
+           "shown its rate. Training waits meanwhile. A link that seems to have changed is "
+           "measured after a tenth of this time. A measurement takes about one second; all "
+           "measurements together take at most 1% of the time. 0: measure only when workers join."),
 
     U32("planner.threads", planner_threads, "0", IN(0, RT_THREADS_MAX), "threads",
         "Threads of the planner on the coordinator's box and in `sim`. Each box may have its own "
@@ -406,12 +412,12 @@ const rt_config_key rt_config_keys[] = {
     U32("ps.shards", ps_shard_count, "1", IN(1, RT_SHARDS_MAX), "",
         "Number of parameter server shards."),
     CHOICE("ps.homes", ps_homes, rt_homes, "\"hashed\"", rt_config_homes,
-           "Which shard has a row. With `boxes`, and shards on boxes of workers, `planned` moves "
-           "fewer rows."),
+           "Which shard is a row's home. `planned` moves fewer rows if `boxes` places shards on "
+           "the workers' boxes."),
     U64("ps.memory_bytes_max", ps_memory_bytes_max, "8589934592",
         IN(1048576, RT_CONFIG_INTEGER_MAX), "bytes",
-        "For the rows of one shard. Before it is reached, the rows that were trained longest ago "
-        "end (`rows.max`)."),
+        "Memory for the rows of one shard. Before it is full, the shard removes the rows that were "
+        "trained longest ago (`rows.max`)."),
 
     CHOICE("ps.storage", ps_storage, rt_storage, "\"memory\"", rt_choices_storages,
            "Where the rows of a shard are."),
@@ -420,28 +426,29 @@ const rt_config_key rt_config_keys[] = {
          "Empty: /var/tmp. The file has no name there, and disappears with the process."),
     U64("ps.disk_bytes_max", ps_disk_bytes_max, "68719476736", IN(1048576, RT_CONFIG_INTEGER_MAX),
         "bytes",
-        "`ps.storage` \"disk\": for the rows of one shard; `ps.memory_bytes_max` bounds what finds "
-        "them, about 30 to 60 bytes a row."),
+        "With `ps.storage` \"disk\": largest size of the file with the rows of one shard. "
+        "`ps.memory_bytes_max` then limits the index of these rows, which takes about 30 to 60 "
+        "bytes a row."),
 
     U32("rows.expire_iterations", rows.expire_iterations, "0", IN(0, 1e9), "iterations",
-        "Iterations without training after which a row ends: shards and caches forget it, and "
-        "its key starts anew if it returns. 0: never."),
+        "Iterations without training after which a row is removed from shards and caches. If its "
+        "key comes again, it gets a new row. 0: never."),
     DOUBLE("rows.expire_s", rows.expire_s, "0", IN(0, 1e9), "s",
            "The same by time of this run. Time while the run is down does not count. 0: never."),
     U64("rows.max", rows.max, "0", IN(0, RT_CONFIG_INTEGER_MAX), "rows",
-        "Most rows of all shards together. When there are more, the rows that were trained "
-        "longest ago end, until an eighth is free. 0: as many as `ps.memory_bytes_max` (and "
+        "Largest number of rows on all shards together. Beyond it, the rows that were trained "
+        "longest ago are removed until an eighth is free. 0: as many as `ps.memory_bytes_max` (and "
         "`ps.disk_bytes_max`) hold."),
     U32("rows.admit", rows.admit, "1", IN(1, 255), "look-ups",
-        "Look-ups of a key before it gets a row. Until then, and in predictions while the model "
-        "has no row for it, the key counts as a row of zeros that is not trained. 1: at once; "
-        "predictions then use the initial row of training."),
+        "Number of look-ups after which a key gets a row. Until then it counts as a row of zeros "
+        "that is not trained, also in predictions. 1: a key gets a row at once; a prediction for a "
+        "key without a row uses the initial row of training."),
     U64("rows.admit_bytes", rows.admit_bytes, "1048576", IN(4096, 1073741824), "bytes",
-        "With `rows.admit`: memory of the counts. They are halved whenever an eighth as many "
-        "keys were counted for the first time."),
+        "With `rows.admit`: memory for the counts. All counts are halved after every "
+        "`rows.admit_bytes` / 8 new keys."),
     DOUBLE("rows.admit_share", rows.admit_share, "1", ABOVE(0, 1), "",
-           "Replaces `rows.admit`: probability that a key without a row gets one, in every batch "
-           "that has the key. On average it takes 1 / share such batches. Needs no memory."),
+           "Replaces `rows.admit`. A key without a row gets one with this probability in each "
+           "batch that has the key, on average after 1 / share batches. This needs no memory."),
 
     TEXT("journal.directory", journal_directory,
          "Folder of the journal. Empty: `journal` in the folder of `--out`."),
@@ -450,9 +457,9 @@ const rt_config_key rt_config_keys[] = {
         "Size of the journal. A full journal accepts nothing, and senders are told to wait. At "
         "half of it a checkpoint is made, so that older segments can go."),
     DOUBLE("journal.keep_s", journal_keep_s, "0", IN(0, 1e10), "s",
-           "Age above which events are removed when the newest checkpoint has what was trained "
-           "on them, even if an older checkpoint needs them. A checkpoint is made if necessary. "
-           "0: keep events as long as any checkpoint needs them."),
+           "Age above which events are removed once the newest checkpoint includes their training, "
+           "even if an older checkpoint needs them. A checkpoint is made if necessary. 0: keep "
+           "events as long as any checkpoint needs them."),
     TEXT_OR(
         "feed.listen", feed_listen, "127.0.0.1:7082",
         "`HOST:PORT` of `stream.source` feed on the coordinator's box. Addresses beyond loopback "
@@ -467,23 +474,26 @@ const rt_config_key rt_config_keys[] = {
     DOUBLE("checkpoint.every_s", checkpoint.every_s, "0", IN(0, 1e7), "s",
            "Seconds between checkpoints. 0: not by time."),
     U32("checkpoint.full_every", checkpoint.full_every, "10", IN(1, 1000), "checkpoints",
-        "Of so many that build on each other one holds all rows, the others those that changed "
-        "since the one before. Of 64 MiB of rows and more they are merged beside the run then, or "
-        "once changes have as many bytes as all rows; 1: all rows every time."),
+        "Number of checkpoints in a chain: the first has all rows, each of the others the rows "
+        "that changed since the one before. From 64 MiB of rows on, a full chain, or one whose "
+        "changes have as many bytes as all rows, is merged while the run goes on. 1: all rows "
+        "every time."),
     U32("checkpoint.keep", checkpoint.keep, "3", IN(1, 1000), "checkpoints",
-        "The newest so many stay, and those that they build on: at most `checkpoint.keep` + "
-        "`checkpoint.full_every` - 1 folders, those that were completed during a merge, and the "
-        "one that is being written."),
+        "Number of newest checkpoints to keep, with the ones that they build on. There are at most "
+        "`checkpoint.keep` + `checkpoint.full_every` - 1 folders, beside the one being written and "
+        "any completed during a merge."),
     DOUBLE("checkpoint.keep_s", checkpoint.keep_s, "0", IN(0, 1e10), "s",
-           "Age above which checkpoints are removed when a new one is complete, except the newest "
-           "and those that it builds on. 0: never."),
+           "Age above which checkpoints are removed when a new one is complete. The newest and the "
+           "ones that it builds on stay. 0: never."),
     TEXT("checkpoint.after", checkpoint.after,
-         "Shell command for each complete checkpoint, with its folder as `$1`, one at a time and "
-         "beside training, such as `rsync -a --ignore-existing \"$1\" backup:run1/`. Empty: none."),
+         "Shell command that runs for each complete checkpoint, with its folder as `$1`. Training "
+         "goes on meanwhile, and one command runs at a time. Example: `rsync -a --ignore-existing "
+         "\"$1\" backup:run1/`. Empty: none."),
     U32("checkpoint.copies", checkpoint.copies, "1", IN(0, 1), "copies",
-        "1: a checkpoint is complete when the coordinator's box has the files of all shards, "
-        "too, so a shard that has lost its files gets them back. This costs nothing if box or "
-        "folder are the same. 0: a shard's lost disk makes all checkpoints useless."),
+        "1: a checkpoint is complete only when the coordinator's box has a copy of all shards' "
+        "files. A shard that loses its files gets them back from it. The copy costs nothing if a "
+        "shard is on the same box or uses the same folder. 0: the loss of one shard's disk makes "
+        "all checkpoints useless."),
     BOOL("checkpoint.at_end", checkpoint.at_end, "false",
          "Make a checkpoint at the end of a run, so that another run can resume from it."),
 
@@ -493,20 +503,20 @@ const rt_config_key rt_config_keys[] = {
          "Folder for published models on the coordinator's box. Empty: `published` in the folder "
          "of `--out`."),
     U32("publish.keep", publish.keep, "5", IN(1, 1000), "versions",
-        "Number of newest versions that stay for `lanyard rollback`, with those that they build "
+        "Number of newest versions to keep for `lanyard rollback`, with the ones that they build "
         "on."),
     DOUBLE("publish.guard.log_loss", publish.guard_log_loss, "0.05", IN(0, 100), "",
-           "Margin for log loss, as a share. A version is held back with an alert if its log "
-           "loss, divided by that of the base rate, exceeds 1 or the last published version's by "
-           "more than this, and also exceeds that of the version in force on the same samples by "
-           "more than this. 0: no limit."),
+           "Margin for log loss, as a share. A version is held back, with an alert, if two "
+           "conditions hold: its log loss divided by the base rate's exceeds 1, or the last "
+           "published version's ratio, by more than this; and on the same samples its log loss "
+           "exceeds that of the version in force by more than this. 0: no limit."),
     DOUBLE("publish.guard.calibration", publish.guard_calibration, "0.25", IN(0, 100), "",
-           "Margin for calibration, as a share. A version is held back as well if its mean "
-           "prediction over mean label is further from 1 than the last published version's by "
+           "Margin for calibration (mean prediction / mean label), as a share. A version is also "
+           "held back if its calibration is further from 1 than the last published version's by "
            "more than this. 0: no limit."),
     DOUBLE("publish.guard.hold_s", publish.guard_hold_s, "600", IN(0, 1e9), "s",
-           "Seconds without a passing version after which the better of the newest version and "
-           "the one in force is put in force, with an alert."),
+           "Time without a version that passes. After it, the newest version or the one in force, "
+           "whichever is better, is put in force, with an alert."),
     TEXT("publish.address", publish.address,
          "HOST:PORT at which `lanyard serve --run` on other boxes fetches published models. "
          "Empty: none. Addresses beyond loopback need keys."),
@@ -516,32 +526,32 @@ const rt_config_key rt_config_keys[] = {
               "beyond loopback need `security.certificate` and `security.token`."),
      .min = 1},
     U32("serve.candidates_max", serve.candidates_max, "1024", IN(1, 65536), "candidates",
-        "Most candidates of one request, and of one scoring."),
+        "Largest number of candidates in a request, and in one scoring."),
     TEXT("serve.log", serve.log,
          "Folder of a spool for served questions. They become events of `stream.format` with an "
          "id, which go to `feed.to` and into the join of a run (`stream.join`). Empty: none."),
     TEXT("serve.hand_out", serve.hand_out,
          "HOST:PORT at which servers of other boxes (`lanyard serve --run`) fetch the model from "
-         "this one, or with `serve.rows` \"fetched\" its rows. This server has all rows of a "
-         "run's published versions. Empty: none. Addresses beyond loopback need keys."),
+         "this one, or single rows with `serve.rows` \"fetched\". This server must have all rows "
+         "of a run's published versions. Empty: none. Addresses beyond loopback need keys."),
     CHOICE("serve.rows", serve.rows, rt_serve_rows, "\"local\"", rt_choices_serve_rows,
            "Where the rows of the model are."),
     U64("serve.cache_bytes_max", serve.cache_bytes_max, "268435456",
         IN(65536, RT_CONFIG_INTEGER_MAX), "bytes",
         "With `serve.rows` \"fetched\": memory for the rows that were used last."),
     U32("serve.fetch_ms", serve.fetch_ms, "200", IN(1, 60000), "ms",
-        "With `serve.rows` \"fetched\": time after which a question without its rows is refused "
-        "(503)."),
+        "With `serve.rows` \"fetched\": time after which a question whose rows have not arrived is "
+        "refused (503)."),
 
     TEXT("watch.listen", watch.listen,
-         "HOST:PORT at which the coordinator shows the run over HTTP (docs/WATCHING.md), for "
-         "example `127.0.0.1:7070`. Port 0: any free one. Empty: none. Addresses beyond loopback "
-         "need `security.certificate` and `security.token`."),
+         "HOST:PORT at which the coordinator serves its page and metrics over HTTP "
+         "(docs/WATCHING.md), for example `127.0.0.1:7070`. Port 0: any free one. Empty: none. "
+         "Addresses beyond loopback need `security.certificate` and `security.token`."),
     U64("watch.window_samples", watch.window_samples, "100000", IN(100, 1e12), "samples",
         "Number of newest samples over which log loss, AUC and calibration are shown."),
     TEXT("watch.column", watch.column,
          "A categorical column. Quality is also shown for each of its most frequent values, over "
-         "about as many samples. Empty: none."),
+         "about `watch.window_samples` samples each. Empty: none."),
 
     TEXT("alerts.command", alerts.command,
          "Shell command (`/bin/sh`) on the coordinator's box for every alert, with a JSON object "
@@ -573,15 +583,17 @@ const rt_config_key rt_config_keys[] = {
          "`HOST:PORT` of every shard, in order. Empty: each shard listens on a free port and "
          "tells the coordinator."),
     TEXT("network.interface", network_interface,
-         "Network interface (`eth0`) on whose address processes listen, if no other key says it."),
+         "Network interface (such as `eth0`) on whose address processes listen, if no other key "
+         "gives the address."),
     TEXT("network.bind", network_bind,
-         "Address on which processes listen, whatever the keys above say: a number (`10.0.0.5`, "
-         "`::1`, `fe80::1%eth0`, in brackets or not), a name, or an interface. `0.0.0.0` and "
-         "`::` are all interfaces. Empty: as the keys above say, otherwise `127.0.0.1`."),
+         "Address on which processes listen. It overrides the keys above. It is a number "
+         "(`10.0.0.5`, `::1`, `fe80::1%eth0`, in brackets or not), a name, or an interface. "
+         "`0.0.0.0` and `::` mean all interfaces. Empty: the keys above decide; without them it is "
+         "`127.0.0.1`."),
     U32("network.worker_port", network_worker_port, "0", IN(0, 65535), "",
-        "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r, on "
-        "`network.bind` or `--bind`, otherwise on the `host` of its box, otherwise on "
-        "`network.interface`. 0: any free port."),
+        "With `dispatch.hand_over` or `dispatch.reduce`: worker r listens at this port + r. Its "
+        "address is `network.bind` or `--bind`, otherwise the `host` of its box, otherwise the "
+        "address of `network.interface`. 0: any free port."),
     CHOICE("network.collective", collective, rt_collective, "\"auto\"", rt_choices_collectives,
            "How the workers' dense gradients are summed. With keys (`security.key`) only `ps` is "
            "encrypted."),
@@ -592,9 +604,9 @@ const rt_config_key rt_config_keys[] = {
            "parameter servers compute in 32 bits. Initial rows, optimizer state and flushed rows "
            "always travel in 32 bits."),
     BOOL("guards.skip_bad_batches", guard_skip_bad_batches, "true",
-         "Apply a batch with a NaN or infinite loss on any worker nowhere: no row and no weight "
-         "changes. Rows that several workers need then wait for the verdict of all workers. "
-         "Without the guard they do not wait, and a bad batch spoils the model."),
+         "Skip a batch if its loss is NaN or infinite on any worker: no row and no weight changes. "
+         "Rows that another worker needs next wait until all workers have reported their loss. "
+         "Without this guard they do not wait, and a bad batch spoils the model."),
     TEXT("security.key", security_key,
          "File with the secret key of this box (`lanyard keygen`). Empty: no keys, and only "
          "loopback addresses."),
@@ -614,24 +626,25 @@ const rt_config_key rt_config_keys[] = {
     TEXT("security.certificate_key", security_certificate_key,
          "Key of the certificate, a PEM file that nobody else can read."),
     TEXT("security.token", security_token,
-         "File with one word of at least 16 characters that nobody else can read. Every HTTP "
-         "request must send it (`Authorization: Bearer WORD`). Empty: no token, on loopback only."),
+         "File with one word of at least 16 characters. Nobody else may be able to read the file. "
+         "Every HTTP request must send the word (`Authorization: Bearer WORD`). Empty: no token, "
+         "on loopback only."),
     TEXT("security.hosts", security_hosts,
-         "`NAME,NAME:PORT,...`: further hosts that HTTP requests may name, beside addresses, "
-         "localhost and the names of this machine. Pages of these sites may send requests."),
+         "`NAME,NAME:PORT,...`: hosts that HTTP requests may name, in addition to addresses, "
+         "localhost and the names of this machine. Web pages of these hosts may send requests."),
 
     DOUBLE("timeouts.peer_s", timeout_peer_s, "5", ABOVE(0, 86400), "s",
            "Silence after which a peer counts as failed."),
     DOUBLE("timeouts.answer_s", timeout_answer_s, "1800", ABOVE(0, 1e6), "s",
-           "Time after which a peer counts as failed although it is not silent, because all wait "
-           "for its iteration, cut, probe or end. Choose more than the slowest link needs for "
-           "all rows of a cache."),
+           "Time after which a peer counts as failed although it is not silent, if everybody waits "
+           "for its iteration, cut, probe or end. Choose a longer time than the slowest link needs "
+           "for all rows of a cache."),
     DOUBLE("timeouts.start_s", timeout_start_s, "30", ABOVE(0, 86400), "s",
            "Time within which all processes must join."),
     DOUBLE("timeouts.rejoin_s", timeout_rejoin_s, "15", ABOVE(0, 86400), "s",
            "With `on_worker_loss` `shrink`: time that a restart waits for workers before it goes "
-           "on without them, the shortest time that it then goes on, and the time after which "
-           "`up` restarts a lost worker."),
+           "on without them. It then goes on for at least this time. `up` restarts a lost worker "
+           "after this time."),
 
     U64("sim.iterations", sim_iterations, "0", IN(0, RT_CONFIG_INTEGER_MAX), "iterations",
         "Iterations to simulate. 0: until the input ends."),
@@ -656,9 +669,9 @@ static const struct {
     {"stream.tcp", "For `stream.source` tcp."},
     {"stream.mqtt", "For `stream.source` mqtt."},
     {"stream.kafka", "For `stream.source` kafka."},
-    {"journal", "Acknowledged events, kept until checkpoints have what was trained on them; for\n"
+    {"journal", "Acknowledged events, kept until a checkpoint includes their training; for\n"
                 "`stream.source` http, tcp, feed, mqtt, and the spool of `lanyard feed`. Outcomes\n"
-                "have a journal of their own in it, `outcomes`, of the same size."},
+                "have a journal of the same size in its subfolder `outcomes`."},
     {"feed", "Events from other boxes (`lanyard feed`)."},
     {"stream.table", "Delimited text with one sample per line; for `stream.format` table."},
     {"stream.libsvm", "Lines of `label index:value ...`; for `stream.format` libsvm."},

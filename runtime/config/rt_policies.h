@@ -7,10 +7,10 @@
 // clang-format off
 #define RT_POLICY_MAP(XX)                                                                \
     XX(RANDOM, random, "at random")                                                      \
-    XX(LAIA, laia, "where most of a sample's rows are (Herald, Algorithm 1)")            \
-    XX(ESD, esd, "where training it costs least (ESD, Algorithms 1 and 2)")              \
+    XX(LAIA, laia, "on the worker with most of a sample's rows (Herald, Algorithm 1)")   \
+    XX(ESD, esd, "on the worker where a sample costs least (ESD, Algorithms 1 and 2)")   \
     XX(MAKESPAN, makespan,                                                               \
-       "where the iteration is predicted to end first, every row counted once")          \
+       "so that the iteration is predicted to end first; a shared row counts once")      \
     XX(HET, het, "at random, with stale copies and light LFU (HET)")                       \
     XX(BAGPIPE, bagpipe,                                                                 \
        "in sequence; rows leave after their last use in sight (Bagpipe)")                \

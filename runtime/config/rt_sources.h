@@ -7,10 +7,10 @@
 
 // clang-format off
 #define RT_SOURCE_MAP(XX, LIVE)                                                          \
-    XX(FILE, file, "`stream.files`, each to its end; a pipe to its own")                 \
-    XX(FOLLOW, follow, "one file that grows, and those that take its name")              \
-    LIVE(HTTP, http, "`POST /events`, lines of `stream.format`")                         \
-    LIVE(TCP, tcp, "lines; a count of those that are kept goes back")                    \
+    XX(FILE, file, "`stream.files`, one after the other, each to its end")               \
+    XX(FOLLOW, follow, "one file that grows, and the files that take its name")          \
+    LIVE(HTTP, http, "`POST /events` with lines of `stream.format`")                     \
+    LIVE(TCP, tcp, "lines; the sender gets the number of stored lines back")             \
     LIVE(FEED, feed, "`lanyard feed` on other boxes")                                    \
     LIVE(MQTT, mqtt, "a topic of an MQTT broker, QoS 1 (libmosquitto)")                  \
     XX(KAFKA, kafka, "a topic of Kafka (librdkafka)")
