@@ -210,8 +210,8 @@ static int fail(rt_status status, const rt_error *error)
     return rt_status_lasts(status) ? CLI_MEND : CLI_FAILED;
 }
 
-// Whether this process may take its own place, when all start anew as was planned: then nobody waits
-// for whoever watches over it. Under `up` that one does it; mpirun wants an end; and words that came
+// Whether this process may take its own place, when all start anew: then nobody waits for whoever
+// watches over it. Under `up` that one does it; mpirun wants an end; and words that came
 // by a pipe (CONFIG) cannot be read twice.
 static bool may_begin_again(const char *path, const rt_config *config)
 {
@@ -435,16 +435,18 @@ static bool parse_ranks(const char *text, uint64_t *ranks_p)
     return *ranks_p != 0;
 }
 
-// The status of a coordinator's end. may_begin: it goes on from its checkpoint by itself.
-static int coordinator_exit(rt_status status, bool may_begin, const rt_error *error)
+// The status of a coordinator's end. is_anew: it goes on from its checkpoint by itself.
+static int coordinator_exit(rt_status status, bool is_anew, const rt_error *error)
 {
     if (status == RT_AGAIN) {
         rt_info("%s", error->text);
-        return may_begin ? CLI_AGAIN : CLI_ANEW;
+        return is_anew ? CLI_AGAIN : CLI_ANEW;
     }
     if (!status)
         return CLI_OK;
     const int code = fail(status, error);
+    if (is_anew)
+        return CLI_AGAIN;
     if (status == RT_PEER || status == RT_TIMEOUT)
         return CLI_ENDED; // another process was lost: with all of them started again it can go on
     return code;
@@ -610,15 +612,16 @@ int cli_coordinator(int argc, char **argv)
         .announce = announce,
         .saved = say_saved,
         .announce_context = &words.fd};
+    bool is_anew = false;
+    if (words.restart && !words.announce_fd && may_begin_again(words.path, &config))
+        coordinator.is_anew = &is_anew;
     set_beginning(&coordinator, &words);
     if (words.promoted)
         coordinator.reload.adapt = cli_move_to_standby;
     const rt_status status = begin_coordinator(&coordinator, &words, &config, &keys, &error);
-    const bool may_begin =
-        words.restart && !words.announce_fd && may_begin_again(words.path, &config);
     rt_notify_close(&notify);
     rt_keys_clear(&keys);
     rt_config_fini(&site);
     rt_config_fini(&config);
-    return coordinator_exit(status, may_begin, &error);
+    return coordinator_exit(status, is_anew, &error);
 }

@@ -663,15 +663,30 @@ static void note_loss(dp_run *run)
     dp_losses_write(&run->losses, run->folder.checkpoints);
 }
 
+// After a loss, too, if a checkpoint of this start is complete: else it might begin again and again
+// with nothing gained, and whoever watches it puts some time between.
+static bool begins_anew(const dp_run *run, rt_status status)
+{
+    const bool is_loss = status == RT_PEER || status == RT_TIMEOUT;
+    return run->own.is_anew && (status == RT_AGAIN || (is_loss && run->checkpoint &&
+                                                       dp_checkpoint_newest(run->checkpoint) >
+                                                           run->resumed.restored.iteration));
+}
+
 // Members are told how it ended. Those of one that was replaced start again, and find the other.
 static void dismiss(dp_run *run, rt_status status, const char *why)
 {
     if (!run->roster)
         return;
-    if (rt_mirror_check(run->mirror, NULL) == RT_REFUSED || dp_roster_is_replaced(run->roster))
+    if (rt_mirror_check(run->mirror, NULL) == RT_REFUSED || dp_roster_is_replaced(run->roster)) {
         dp_roster_stop(run->roster, RT_PEER, why);
-    else
-        dp_roster_stop(run->roster, status, why);
+        return;
+    }
+    if (begins_anew(run, status)) {
+        *run->own.is_anew = true;
+        status = RT_AGAIN;
+    }
+    dp_roster_stop(run->roster, status, why);
 }
 
 static void close_all(dp_run *run)

@@ -28,6 +28,8 @@ typedef struct {
     const char *model; // what a run begins with that does not go on; NULL: with nothing
     bool may_shrink;   // workers that do not come within timeouts.rejoin_s are done without
     uint64_t without;  // of them these are not waited for
+    bool *is_anew;     // set where members are told that all start anew at once; NULL: this process
+                       // cannot, so they are told after a loss that the run has failed
     bool spawned;      // whoever started this process starts the members of a box that is added
     // Results: summary.json, metrics.jsonl, records.jsonl, trace.jsonl, model/, checkpoints/; or
     // NULL.

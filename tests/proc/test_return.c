@@ -202,10 +202,14 @@ static void start_and_lose(boxes *b, const char *rank)
     char text[64];
     start_boxes(b, "hit", "shrink");
     run_await_checkpoint(&b->coordinator, "hit");
+    const pid_t leads = process_child(&b->coordinator, "coordinator");
+    const pid_t stays = process_child(&b->workers[2], "worker");
     lose_box(&b->workers[*rank - '0']);
     snprintf(text, sizeof text, "worker %s is not there: the run goes on without it", rank);
     const size_t at = process_await(&b->coordinator, 0, text, RUN_CASE_S);
     process_await(&b->coordinator, at, "going on after iteration", RUN_CASE_S);
+    assert_int_equal(process_child(&b->coordinator, "coordinator"), leads);
+    assert_int_equal(process_child(&b->workers[2], "worker"), stays);
 }
 
 // Once it was taken back, and all train again, the run is ended. What was planned needs nobody who
