@@ -259,7 +259,7 @@ def draw(one):
     for i in range(int(high / step) + 1):
         out += [line_at(LEFT, y_of(i * step), WIDTH - RIGHT, y_of(i * step), "#dddddd"),
                 text_at(LEFT - 6, y_of(i * step) + 4, "%g" % (i * step), ' text-anchor="end" fill="%s"' % GREY)]
-    for i in range(0, int(seconds) + 1, 10):
+    for i in range(0, int(seconds) + 1, 10 if seconds <= 100 else 20):
         out.append(text_at(x_of(i), TOP + HEIGHT + 18, "%d s" % i, ' text-anchor="middle" fill="%s"' % GREY))
     for number, mark in enumerate(run["marks"]):
         x, to_left = x_of(mark["at_s"]), mark["at_s"] > seconds / 2
