@@ -19,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/cli_plan.h"
 #include "edge_worker/device/ew_device.h"
+#include "ps_lite/ps_memory.h"
 #include "runtime/config/rt_address.h"
 #include "runtime/files/rt_checkpoint.h"
 #include "runtime/rt_json.h"
@@ -250,7 +251,7 @@ static void check_memory(doctor *d, const cli_plan *plan)
 {
     const cli_residents here = residents_of(d);
     const double available = available_bytes(), wanted = (double)cli_plan_memory(plan, &here);
-    const double tables = (double)d->config.ps_memory_bytes_max * here.shards;
+    const double tables = (double)ps_memory_max(&d->config, 0) * here.shards;
     const bool may_grow = !plan->distinct_keys && available < wanted + tables;
     const grade enough = may_grow ? LOOK : FINE;
     char takes[512];

@@ -5,6 +5,7 @@
 
 #include "cli/cli_boxes.h"
 #include "dispatch/planner/dp_setup.h"
+#include "ps_lite/ps_memory.h"
 #include "ps_lite/ps_table.h"
 #include "runtime/live/rt_live.h"
 #include "runtime/numbers/rt_coding.h"
@@ -314,8 +315,16 @@ static void print_year(const cli_plan *plan, const rt_config *config, FILE *file
                     (double)(config->publish.keep + checkpoint->full_every) * rows * row,
                     "(publish.keep + checkpoint.full_every) x rows.max");
     fprintf(file, "  the box of a PS shard\n");
-    print_bound(file, "memory: rows", (double)config->ps_memory_bytes_max,
-                "ps.memory_bytes_max; twice while a checkpoint is written");
+    print_bound(
+        file, config->ps_storage == RT_STORAGE_DISK ? "memory: the index of rows" : "memory: rows",
+        (double)config->ps_memory_bytes_max,
+        "ps.memory_bytes_max; twice while a checkpoint is written");
+    print_bound(file, "memory: images, gradients, dense weights",
+                3.0 * (double)ps_memory_share(config), "a quarter of ps.memory_bytes_max each");
+    if (config->ps_storage == RT_STORAGE_DISK)
+        print_bound(file, "memory: rows changed during a checkpoint",
+                    (double)ps_memory_held_max(config, 0),
+                    "on this box: an eighth of its memory, or such a quarter");
     if (makes)
         print_bound(file, "disk: its files of checkpoints",
                     folders * rows * row / config->ps_shard_count, "as above, a shard's share");

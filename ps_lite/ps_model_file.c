@@ -546,26 +546,30 @@ static bool unpack(ZSTD_DCtx *unpacker, block *one, size_t size)
     return true;
 }
 
+// One that is not packed goes where it belongs at once: whoever merges has a block of many files in
+// memory.
 static rt_status read_block(ps_model_reader *reader, rt_error *error)
 {
     const uint32_t rows = rows_of_next_block(&reader->info, reader->taken);
     const size_t size = columns_size(reader->block.row_bytes, rows);
-    uint8_t *stored = reader->block.packed;
-    const block_header *header = (const block_header *)(void *)stored;
-    rt_status status = read_bytes(reader, stored, sizeof *header, error);
+    block_header header;
+    rt_status status = read_bytes(reader, &header, sizeof header, error);
     if (status)
         return status;
-    if (header->flags & ~PACKED || header->row_count != rows ||
-        header->index != reader->block_index || !is_stored_size(header, size))
+    if (header.flags & ~PACKED || header.row_count != rows || header.index != reader->block_index ||
+        !is_stored_size(&header, size))
         return damaged(reader, error);
-    status = read_bytes(reader, stored + sizeof *header, header->stored_bytes, error);
+    const bool is_packed = header.flags & PACKED;
+    uint8_t *stored = is_packed ? reader->block.packed : reader->block.bytes;
+    memcpy(stored, &header, sizeof header);
+    status = read_bytes(reader, stored + sizeof header, header.stored_bytes, error);
     if (status)
         return status;
-    if (header->checksum != block_checksum(stored))
+    if (header.checksum != block_checksum(stored))
         return damaged(reader, error);
-    if (!unpack(reader->unpacker, &reader->block, size))
+    if (is_packed && !unpack(reader->unpacker, &reader->block, size))
         return damaged(reader, error);
-    add_to_sum(&reader->sum, sizeof *header + header->stored_bytes, header->checksum);
+    add_to_sum(&reader->sum, sizeof header + header.stored_bytes, header.checksum);
     reader->block_index++;
     reader->block_rows = rows;
     reader->next = 0;

@@ -11,8 +11,10 @@
 #include "ps_lite/ps_checkpoint.h"
 #include "ps_lite/ps_dense.h"
 #include "ps_lite/ps_files.h"
+#include "ps_lite/ps_memory.h"
 #include "runtime/numbers/rt_stripes.h"
 #include "runtime/rt_log.h"
+#include "runtime/rt_memory.h"
 #include "runtime/transport/rt_guests.h"
 
 #define RECEIVE_MAX 256u // messages of one endpoint before replies are flushed
@@ -36,6 +38,9 @@ typedef struct {
     ps_checkpoint checkpoint;
     ps_store *store; // rows on disk, or NULL; ps_shard_store's once there is a shard
     bool releases;   // it has changes to take back
+    // Of memory while the store is held: what the process had before, and what changes may add.
+    uint64_t held_from_bytes, held_bytes_max;
+    rt_log_limit held_limit;
     ps_files files;
     int wait_fd; // readable when the files have something to do, or a part of a checkpoint is done
     bw_responder probes;
@@ -114,7 +119,7 @@ static bool names_left(const rt_config *config)
 // Where rows are on disk there is little memory, and ps.memory_bytes_max is not about them.
 static uint64_t image_bytes_max(const server *s)
 {
-    const uint64_t share = s->config->config->ps_memory_bytes_max / 4;
+    const uint64_t share = ps_memory_share(s->config->config);
     if (!s->config->kept)
         return 0;
     return s->store ? rt_min_u64(share, DISK_IMAGE_BYTES_MAX) : share;
@@ -124,7 +129,7 @@ static rt_status create_shard(server *s, rt_error *error)
 {
     const rt_config *config = s->config->config;
     const rt_wire_welcome *welcome = &s->member.welcome;
-    const uint64_t memory = config->ps_memory_bytes_max;
+    s->held_bytes_max = ps_memory_held_max(config, s->config->rank);
     if (ps_store_open(config, &s->store, error))
         return error->status;
     const uint32_t batch = rt_config_batch(config, welcome->worker_count);
@@ -140,11 +145,11 @@ static rt_status create_shard(server *s, rt_error *error)
         .names_left = names_left(config),
         .adds_deltas = config->consistency.staleness > 0,
         .row_wire = config->row_wire,
-        .memory_bytes_max = memory,
+        .memory_bytes_max = config->ps_memory_bytes_max,
         .store = s->store,
         .image_bytes_max = image_bytes_max(s),
-        .gradient_bytes_max = memory / 4,
-        .dense_bytes_max = memory / 4,
+        .gradient_bytes_max = ps_memory_share(config),
+        .dense_bytes_max = ps_memory_share(config),
         .keeps_dense = rt_stripes_keep(config),
         .dense_optimizer =
             rt_optimizer_in_run(&config->optimizer_dense, welcome->dense_rate, batch),
@@ -370,6 +375,7 @@ static void watch_child(server *s)
 static rt_status cut(server *s, const rt_message *message, rt_error *error)
 {
     rt_message answer = {0};
+    s->held_from_bytes = rt_memory_private();
     rt_status status = ps_checkpoint_begin(&s->checkpoint, message, error);
     if (status)
         return status;
@@ -559,9 +565,24 @@ static rt_status take_from_worker(server *s, uint32_t peer, rt_message *message,
     return status;
 }
 
+// Whether rows that changed since a copy of the process began to write them have as many pages as
+// they may: then workers are not heard until it has ended, and the pages are back in their file.
+static bool is_full(server *s)
+{
+    uint64_t count;
+    if (!s->store || !ps_store_is_held(s->store) ||
+        rt_memory_private() < s->held_from_bytes + s->held_bytes_max)
+        return false;
+    if (rt_log_due(&s->held_limit, &count))
+        rt_info("rows that change while a checkpoint is written have %" PRIu64
+                " MiB of memory: no more are taken until the disk of ps.folder has it",
+                s->held_bytes_max >> 20);
+    return true;
+}
+
 static rt_status drain_workers(server *s, rt_error *error)
 {
-    for (uint32_t i = 0; i < RECEIVE_MAX; i++) {
+    for (uint32_t i = 0; i < RECEIVE_MAX && !is_full(s); i++) {
         rt_message message = {0};
         uint32_t peer = 0;
         char name[32];
@@ -641,9 +662,10 @@ static rt_status turn(server *s, int wake_fd, uint32_t wait_ms, rt_error *error)
     rt_endpoint *const endpoints[2] = {s->guests.endpoint, s->member.endpoint};
     bool ready[2] = {false, false};
     if ((s->unsent || s->releases) && wait_ms)
-        wait_ms = 1; // the transport does not tell when it has room again
+        wait_ms = 1;                   // the transport does not tell when it has room again
+    const uint32_t first = is_full(s); // without the workers
     const uint64_t begin_ns = rt_now_ns();
-    rt_status status = s->ops->wait(endpoints, 2, wake_fd, wait_ms, ready);
+    rt_status status = s->ops->wait(endpoints + first, 2 - first, wake_fd, wait_ms, ready + first);
     s->prompt = rt_now_ns() - begin_ns >= BW_PROMPT_NS;
     if (status)
         return rt_fail(error, status, "waiting for messages: %s", rt_status_text(status));

@@ -34,6 +34,22 @@ static int compare_keys(const void *a, const void *b, void *context)
     return x < y ? -1 : x > y;
 }
 
+// Most entries are of no file of changes: there is room for those that are, and no more.
+static rt_status count_entries(const ps_table *table, const ps_model_info *info, pace *p,
+                               uint64_t *count_p)
+{
+    uint64_t at = 0;
+    *count_p = ps_table_count(table);
+    if (info->base == 0)
+        return RT_OK;
+    *count_p = 0;
+    for (const ps_entry *entry; !p->status && (entry = ps_table_next(table, &at));) {
+        *count_p += entry->version > info->base;
+        step(p);
+    }
+    return p->status;
+}
+
 // Copies of the entries whose rows are to be written, in the order of their keys. Keys that have
 // left are entries without a row.
 static rt_status collect(const ps_table *table, const ps_model_info *info, pace *p,
@@ -109,9 +125,12 @@ rt_status ps_snapshot_write(const ps_table *table, const ps_model_info *info, co
 {
     ps_model_info own = *info;
     pace p = {.progress = progress, .context = context, .error = error};
-    ps_entry *entries = rt_alloc(ps_table_count(table) + info->left_count + 1, sizeof *entries);
+    uint64_t count;
+    rt_status status = count_entries(table, info, &p, &count);
+    if (status)
+        return status;
+    ps_entry *entries = rt_alloc(count + info->left_count + 1, sizeof *entries);
     float *nothing = rt_alloc((size_t)info->dim + info->state_floats, sizeof *nothing);
-    rt_status status = RT_OK;
     if (!entries || !nothing)
         status = rt_fail(error, RT_NO_MEMORY, "out of memory: %s", sink->name);
     if (!status)

@@ -6,16 +6,31 @@
 
 #include "runtime/rt_group.h"
 
+// Pages; both 0: not known.
+static void read_pages(uint64_t *resident_p, uint64_t *shared_p)
+{
+    uint64_t all;
+    FILE *file = fopen("/proc/self/statm", "re");
+    *resident_p = *shared_p = 0;
+    if (!file)
+        return;
+    if (fscanf(file, "%" SCNu64 " %" SCNu64 " %" SCNu64, &all, resident_p, shared_p) != 3)
+        *resident_p = *shared_p = 0;
+    fclose(file);
+}
+
 uint64_t rt_memory_resident(void)
 {
-    uint64_t all, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (!file)
-        return 0;
-    if (fscanf(file, "%" SCNu64 " %" SCNu64, &all, &resident) != 2)
-        resident = 0;
-    fclose(file);
+    uint64_t resident, shared;
+    read_pages(&resident, &shared);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+uint64_t rt_memory_private(void)
+{
+    uint64_t resident, shared;
+    read_pages(&resident, &shared);
+    return (resident - rt_min_u64(resident, shared)) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 uint64_t rt_memory_limit(void)

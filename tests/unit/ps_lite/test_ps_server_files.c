@@ -1,9 +1,13 @@
 // What a coordinator orders of a shard's server beside training: checkpoints, lists of keys, rows
 // that end, files that come and go. Over real sockets; files are read back from disk.
 #define _GNU_SOURCE // memmem
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -307,6 +311,135 @@ static void a_cut_of_a_large_store(void **state)
     stop(&f);
 }
 
+// Rows of a page each, the key and the version of which are their first two values.
+#define WIDE 1020u
+#define WIDE_ROWS 16u // of a push
+#define WIDE_PUSHES 192u
+
+typedef struct {
+    rt_wire_row head;
+    float floats[WIDE];
+} wide_record;
+
+static void send_wide(fixture *f, uint32_t number, uint32_t version)
+{
+    static wide_record records[WIDE_ROWS];
+    for (uint32_t i = 0; i < WIDE_ROWS; i++) {
+        const uint32_t key = number * WIDE_ROWS + i;
+        records[i] =
+            (wide_record){.head = {key, version, 0}, .floats = {(float)key, (float)version}};
+    }
+    send_bytes(f->worker, rt_peer(RT_ROLE_WORKER, 0), rt_peer(RT_ROLE_PS, 0), RT_MESSAGE_PUSH_ROW,
+               3, WIDE_ROWS, records, sizeof records);
+}
+
+static void push_wide(fixture *f, uint32_t number, uint32_t version)
+{
+    send_wide(f, number, version);
+    rt_message message = expect(f->worker, RT_MESSAGE_PUSHED);
+    rt_message_release(&message);
+}
+
+// Whether a push is confirmed before the shard has said several times that it lives.
+static bool is_confirmed(fixture *f)
+{
+    const uint64_t end = rt_now_ns() + PATIENCE_MS * UINT64_C(1000000);
+    for (uint32_t beats = 0; beats < 3 && rt_now_ns() < end;) {
+        rt_endpoint *const both[] = {f->worker, f->coordinator};
+        rt_message message = {0};
+        uint32_t peer;
+        bool ready[2];
+        (void)ops->wait(both, 2, NO_WAKE, 100, ready);
+        if (ops->receive(f->worker, &peer, &message, NULL) == RT_OK) {
+            assert_int_equal(rt_message_header(&message)->type, RT_MESSAGE_PUSHED);
+            rt_message_release(&message);
+            return true;
+        }
+        if (ops->receive(f->coordinator, &peer, &message, NULL) == RT_OK) {
+            assert_true(is_sign_of_life(&message));
+            if (rt_message_header(&message)->type == RT_MESSAGE_HEARTBEAT) {
+                order(f, RT_MESSAGE_HEARTBEAT, 0, NULL, 0); // so does the coordinator
+                beats++;
+            }
+            rt_message_release(&message);
+        }
+    }
+    assert_true(rt_now_ns() < end); // it lives
+    return false;
+}
+
+static _Atomic pid_t *stopped; // shared with copies of the process: one that is to stop, or did
+
+static void stop_copy(void)
+{
+    if (stopped && *stopped < 0) {
+        *stopped = getpid();
+        raise(SIGSTOP);
+    }
+}
+
+static void must_have_wide(const char *path, float version)
+{
+    ps_model_info info;
+    ps_model_reader *reader;
+    uint64_t key, found = 0;
+    uint32_t ignored;
+    const float *row;
+    assert_int_equal(ps_model_reader_open(path, NULL, NULL, &info, &reader, NULL), RT_OK);
+    while (ps_model_reader_next(reader, &key, &ignored, &row, NULL) == RT_OK) {
+        assert_true(key == found && row[0] == (float)key && row[1] == version);
+        found++;
+    }
+    assert_int_equal(found, WIDE_PUSHES * WIDE_ROWS);
+    ps_model_reader_close(reader);
+}
+
+// The pages of rows that change while they are written have a bound: the shard goes on living, and
+// takes no more until they are written.
+static void rows_that_change_while_they_are_written(void **state)
+{
+    (void)state;
+    fixture f;
+    char first[1200], second[1200];
+    start(&f);
+    f.config.ps_storage = RT_STORAGE_DISK;
+    f.config.ps_disk_bytes_max = UINT64_C(64) << 20;
+    f.config.model.embedding_dim = WIDE;
+    f.config.ps_memory_bytes_max = UINT64_C(16) << 20; // a quarter of it are 1024 pages
+    f.config.timeout_peer_s = 2;
+    snprintf(f.config.ps_folder, sizeof f.config.ps_folder, "%s", test_path("cuts"));
+    *strrchr(f.config.ps_folder, '/') = '\0';
+    stopped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(stopped != MAP_FAILED);
+    assert_int_equal(pthread_atfork(NULL, NULL, stop_copy), 0);
+    launch(&f);
+    join_run(&f, HASH);
+    for (uint32_t i = 0; i < WIDE_PUSHES; i++)
+        push_wide(&f, i, 2);
+    *stopped = -1;
+    rt_wire_cut cut = cut_of(10, 0, 0, first);
+    begin_cut(&f, 10, &cut);
+    uint32_t taken = 0;
+    do
+        send_wide(&f, taken, 11);
+    while (is_confirmed(&f) && ++taken < WIDE_PUSHES);
+    const uint32_t bound = 1024 / WIDE_ROWS;
+    if (taken == 0 || taken > bound * 3 / 2)
+        fail_msg("%u pushes of %u pages were taken, expected about %u", taken, WIDE_ROWS, bound);
+    assert_int_equal(kill(*stopped, SIGCONT), 0);
+    (void)end_cut(&f, 10, "");
+    rt_message message = expect(f.worker, RT_MESSAGE_PUSHED); // the one that waited
+    rt_message_release(&message);
+    while (++taken < WIDE_PUSHES)
+        push_wide(&f, taken, 11);
+    must_have_wide(first, 2);
+    cut = cut_of(20, 0, 20, second);
+    begin_cut(&f, 20, &cut);
+    (void)end_cut(&f, 20, "");
+    must_have_wide(second, 11);
+    stop(&f);
+}
+
 // ---- the model -------------------------------------------------------------------------------
 
 // More rows than may be under way as pieces of a model.
@@ -587,8 +720,8 @@ static void pieces_that_nobody_waits_for(void **state)
 }
 
 TEST_MAIN(TEST(a_cut_is_written_and_sent), TEST(a_cut_of_rows_on_disk),
-          TEST(a_cut_of_a_large_store), TEST(a_folder_that_cannot_be_made), TEST(impossible_cuts),
-          TEST(one_cut_at_a_time), TEST(a_large_model_goes_as_it_is_taken),
-          TEST(a_model_that_nobody_has_room_for), TEST(keys_are_told), TEST(rows_end),
-          TEST(files_that_do_not_fit), TEST(impossible_loads), TEST(a_lost_file_comes_back),
-          TEST(pieces_that_nobody_waits_for))
+          TEST(a_cut_of_a_large_store), TEST(rows_that_change_while_they_are_written),
+          TEST(a_folder_that_cannot_be_made), TEST(impossible_cuts), TEST(one_cut_at_a_time),
+          TEST(a_large_model_goes_as_it_is_taken), TEST(a_model_that_nobody_has_room_for),
+          TEST(keys_are_told), TEST(rows_end), TEST(files_that_do_not_fit), TEST(impossible_loads),
+          TEST(a_lost_file_comes_back), TEST(pieces_that_nobody_waits_for))
