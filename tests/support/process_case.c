@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 
 #define ARGUMENTS_MAX 64
 #define NUMPY_S 60
+#define PATH_SIZE 1024
 
 const char *process_lanyard(void)
 {
@@ -278,4 +281,66 @@ void process_in_group(const char *file, const char *text)
     FILE *group = fopen(path, "w");
     if (!group || fputs(text, group) < 0 || fclose(group) != 0)
         test_skip("no file in /sys/fs/cgroup: %s", strerror(errno));
+}
+
+// ---- a limit of memory -----------------------------------------------------------------------
+
+static char group[PATH_SIZE]; // of the limit; "": there is none
+
+// Of version 1 or 2: the folder that this process is in, and the file of the limit.
+static bool find_group(char *folder, size_t size, const char **limit_p)
+{
+    char line[512];
+    bool found = false;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    while (file && !found && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        const char *path = strstr(line, ":memory:"), *second = strstr(line, "0::");
+        found = path || second == line;
+        *limit_p = path ? "memory.limit_in_bytes" : "memory.max";
+        if (path)
+            snprintf(folder, size, "/sys/fs/cgroup/memory%s", path + strlen(":memory:"));
+        else if (found)
+            snprintf(folder, size, "/sys/fs/cgroup%s", line + strlen("0::"));
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static bool write_number(const char *folder, const char *name, uint64_t number)
+{
+    char path[PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return false;
+    const bool written = fprintf(file, "%" PRIu64 "\n", number) > 0;
+    return fclose(file) == 0 && written;
+}
+
+void process_limit_memory(uint64_t bytes)
+{
+    char parent[PATH_SIZE - 64];
+    const char *limit;
+    if (!find_group(parent, sizeof parent, &limit))
+        test_skip("no control group has the memory of this process");
+    snprintf(group, sizeof group, "%s/lanyard-test-%d", parent, (int)getpid());
+    if (mkdir(group, 0700) != 0)
+        test_skip("cannot make the control group %s: %s", group, strerror(errno));
+    if (!write_number(group, limit, bytes) ||
+        !write_number(group, "cgroup.procs", (uint64_t)getpid())) {
+        const int reason = errno;
+        rmdir(group);
+        test_skip("cannot limit the memory of %s: %s", group, strerror(reason));
+    }
+}
+
+void process_leave_limit(void)
+{
+    char parent[PATH_SIZE];
+    memcpy(parent, group, sizeof parent);
+    *strrchr(parent, '/') = '\0';
+    assert_true(write_number(parent, "cgroup.procs", (uint64_t)getpid()));
+    rmdir(group);
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define PROCESS_OUTPUT_MAX (1u << 20)
@@ -59,6 +60,11 @@ void process_need_numpy(void);
 // From here on this case, and what it starts, finds itself in a control group of version 2 that has
 // this file with this text, and no other. A skip where nothing can be mounted.
 void process_in_group(const char *file, const char *text);
+
+// From here on this case, and what it starts, has so many bytes of memory, in a control group below
+// its own, and is ended by the kernel when they do not do. A skip where no group can be made.
+void process_limit_memory(uint64_t bytes);
+void process_leave_limit(void); // back to where it was; what was started there has ended
 
 // The child of p whose arguments contain all words of a command, as in "worker --rank 1".
 pid_t process_child(const process *p, const char *command);
