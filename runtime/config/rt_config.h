@@ -206,7 +206,7 @@ typedef struct {
     rt_optimizer_kind kind;
     float learning_rate;
     float epsilon;             // adagrad, row-wise adagrad, adam
-    float initial_accumulator; // no key: 0; adagrad, row-wise adagrad, ftrl
+    float initial_accumulator; // of rows no key: 0; adagrad, row-wise adagrad, ftrl
     float momentum;
     float beta1, beta2; // adam
     float l1, l2, beta; // ftrl-proximal (McMahan et al., KDD 2013); l2 of the others: weight decay

@@ -9,7 +9,7 @@
 
 _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and written as int");
 
-#define OPTIMIZER_KEYS(section, member, choices_, rate_)                                           \
+#define OPTIMIZER_KEYS(section, member, choices_, rate_, initial_)                                 \
     CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,               \
            "The optimizer."),                                                                      \
         FLOAT(section ".learning_rate", member.learning_rate, rate_, ABOVE(0, 1000),               \
@@ -278,6 +278,11 @@ const rt_config_key rt_config_keys[] = {
     FLOAT("optimizer.rows.l1", optimizer_rows.l1, "0", IN(0, 1e6),
           "L1 penalty (ftrl): unimportant weights become 0."),
     OPTIMIZER_KEYS("optimizer.dense", optimizer_dense, rt_choices_dense_optimizers, "0.005"),
+    FLOAT(
+        "optimizer.dense.initial_accumulator", optimizer_dense.initial_accumulator, "1e-9",
+        IN(0, 1e6),
+        "Initial sum of squared gradients (adagrad, rowwise_adagrad, ftrl). From 0, the first step "
+        "of adagrad has the size of the rate, however small the gradient is."),
     U32("optimizer.dense.warmup_iterations", optimizer_dense.warmup_iterations, "0", IN(0, 1e9),
         "iterations", "Iterations in which the learning rate rises linearly from 0 (not ftrl)."),
     CHOICE("optimizer.dense.decay", optimizer_dense.decay, rt_decay_kind, "\"none\"",

@@ -28,7 +28,6 @@ const rt_config_renamed rt_config_renames[] = {
     {"optimizer.rows.decay_floor", NULL, "0.01", "a decay leaves a hundredth of the rate"},
     {"optimizer.dense.decay_floor", NULL, "0.01", "a decay leaves a hundredth of the rate"},
     {"optimizer.rows.initial_accumulator", NULL, "0", "sums of squared gradients start at 0"},
-    {"optimizer.dense.initial_accumulator", NULL, "0", "sums of squared gradients start at 0"},
     {"optimizer.rows.warmup_iterations", NULL, "0",
      "the learning rate of rows is the same throughout"},
     {"optimizer.rows.decay", NULL, "\"none\"", "the learning rate of rows is the same throughout"},

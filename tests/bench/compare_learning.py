@@ -90,7 +90,7 @@ def crossed(of_kinds):
 
 
 SETS = {"Criteo": criteo, "MovieLens": movielens, "Avazu": avazu,
-        "rare": lambda data: made_up(0.002, 1), "sessions": lambda data: made_up(0.3, 30)}
+        "rare": lambda data: made_up(0.00075, 1), "sessions": lambda data: made_up(0.3, 30)}
 
 
 def bucket(cell):
