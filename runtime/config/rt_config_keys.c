@@ -9,7 +9,7 @@
 
 _Static_assert(sizeof(rt_policy_kind) == sizeof(int), "choices are read and written as int");
 
-#define OPTIMIZER_KEYS(section, member, choices_, rate_, initial_)                                 \
+#define OPTIMIZER_KEYS(section, member, choices_, rate_)                                           \
     CHOICE(section ".name", member.kind, rt_optimizer_kind, "\"adagrad\"", choices_,               \
            "The optimizer."),                                                                      \
         FLOAT(section ".learning_rate", member.learning_rate, rate_, ABOVE(0, 1000),               \
