@@ -25,15 +25,16 @@
 
 // How rows were at the newest checkpoints: a log of first changes, which is undone from its end.
 //
-// A cut begins a generation. The first change of a row after it, which the row's version tells,
-// adds the row as it was, or that it was not there; later changes of the same row add nothing new.
-// Undone from the end, a generation gives the rows of its cut, whatever was logged twice. There are
-// at most two generations: the newest complete checkpoint's, and that of the cut behind it. What is
-// undone only in part can be undone again. At bytes_max, or out of memory, all images are given up
-// until the next cut; that is never an error, since files have the same rows. One thread.
+// A cut begins a generation. A row's version tells whether the row has changed since the cut. Its
+// first change logs the row as it was before, or that there was none; what is logged of the row
+// later makes no difference, as a generation is undone from its end. Undoing it gives the rows of
+// its cut, and may be interrupted and begun again. There are at most two generations: one for the
+// newest complete checkpoint, and one for the cut behind it. At bytes_max, or out of memory, all
+// images are given up until the next cut; that is never an error, since files have the same rows.
+// One thread.
 //
-// A checkpoint is known by its iteration and its lineage (rt_control_lineage), which is made of the
-// sums of the shard's files that it consists of.
+// A checkpoint is known by its iteration and its lineage (rt_control_lineage). The lineage is made
+// of the sums of the shard's files in that checkpoint.
 
 #define PS_GENERATIONS 2u
 
@@ -61,8 +62,8 @@ void ps_images_give_up(ps_images *images);
 // The rows are those of a checkpoint, which was loaded.
 void ps_images_begin(ps_images *images, uint32_t iteration, uint64_t lineage);
 
-// A cut is captured, whose file builds on that of base (0: it has all rows). complete: iteration of
-// the newest complete checkpoint; a cut that never became one is forgotten.
+// A cut is captured. Its file has the changes since the cut of base (0: it has all rows). complete:
+// iteration of the newest complete checkpoint; a cut that never became one is forgotten.
 void ps_images_cut(ps_images *images, const ps_table *table, uint32_t iteration, uint32_t base,
                    uint32_t complete);
 
@@ -195,17 +196,17 @@ rt_status ps_shard_save(const ps_shard *shard, const rt_sink *sink, uint64_t sch
                         const ps_cut *cut, ps_progress progress, void *context, rt_file_sum *sum_p,
                         rt_error *error);
 
-// A cut was captured, whose file builds on that of base (0: it has all rows): what leaves from here
-// on, changes that build on it name, and rows are kept as they are now before they change.
-// complete: iteration of the newest complete checkpoint.
+// A cut was captured. Its file has the changes since the cut of base (0: it has all rows). From now
+// on the shard notes keys that leave it, which the next file of changes names, and keeps a row as
+// it is before it changes the row. complete: iteration of the newest complete checkpoint.
 void ps_shard_cut(ps_shard *shard, uint32_t iteration, uint32_t base, uint32_t complete);
 
 // The file of the newest cut is on disk, with this sum.
 void ps_shard_written(ps_shard *shard, uint32_t iteration, uint64_t bytes, uint64_t hash);
 
-// The files of a LOAD are loaded: the rows are those of a checkpoint, or of a part of its files.
-// begin_load: before files are read into the table; the rows are no checkpoint's until loaded says
-// so. Gives the lineage of what load names, 0: not known. loaded: lineage 0 where reading failed.
+// Around the reading of a LOAD's files into the table. begin_load: the rows belong to no checkpoint
+// from now on; it gives the lineage of the files that load names (0: not known). loaded: the rows
+// are now those of the checkpoint, or of the files that were named; lineage 0: reading failed.
 uint64_t ps_shard_begin_load(ps_shard *shard, const rt_wire_load *load);
 void ps_shard_loaded(ps_shard *shard, uint32_t iteration, uint64_t lineage);
 
@@ -234,8 +235,8 @@ rt_status ps_shard_adopt(ps_shard *shard, ps_kept **kept_p, uint32_t iteration, 
 rt_status ps_shard_load(ps_shard *shard, const char *path, uint64_t schema, ps_progress progress,
                         void *context, rt_file_sum *sum_p, rt_error *error);
 
-// The rows that it holds are those of a model that a run begins with: version 0, which nobody has
-// trained. Before the first message about rows.
+// The run begins with a model, whose rows the shard holds: all get version 0, as nobody has trained
+// them in this run. Before the first message about rows.
 void ps_shard_begin_with(ps_shard *shard);
 
 // Drops all rows, and nothing else: what workers have said so far about the dense exchange stays.

@@ -18,10 +18,11 @@
 
 // ---- ps_left.c --------------------------------------------------------------------------------
 
-// Keys whose rows have left a shard for another one (ps.homes "planned"), since which cut.
+// Keys whose rows have left this shard for another one (ps.homes "planned"), each with the cut that
+// was the last before it left.
 //
-// A file of changes names them, for the files that it builds on have their rows. As many as left
-// since the newest complete checkpoint, and in the time of the one before it. One thread.
+// A file of changes names these keys, because the files that it builds on still have their rows.
+// The list goes back to the checkpoint before the newest complete one. One thread.
 
 typedef struct {
     uint64_t key;
@@ -40,11 +41,12 @@ void ps_left_fini(ps_left *left);
 // RT_NO_MEMORY.
 rt_status ps_left_add(ps_left *left, uint64_t key);
 
-// A cut of an iteration whose changes are those since base: nobody asks for what left before that.
+// A cut of an iteration, whose file has the changes since base: keys that left before base are
+// forgotten, as nobody asks for them.
 void ps_left_cut(ps_left *left, uint32_t iteration, uint32_t base);
 
-// Those that left after the cut of iteration base and have no row in the table now: *keys_p, which
-// is the caller's, ascending. RT_NO_MEMORY.
+// Keys that left after the cut of iteration base and have no row in the table now, ascending.
+// *keys_p is the caller's. RT_NO_MEMORY.
 rt_status ps_left_since(const ps_left *left, const ps_table *table, uint32_t base,
                         uint64_t **keys_p, uint32_t *count_p);
 

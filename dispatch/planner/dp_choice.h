@@ -23,11 +23,12 @@
 // About how long an iteration takes with a set of workers, from one batch, without planning: so
 // little work that all prefixes of the workers are estimated at once.
 //
-// A worker with m samples moves a share of their rows: of D(m), the bytes of the distinct rows that
-// m samples of the batch have, or of an m-th of D of all, whichever placement brings together; the
-// truth is nearer to the latter. How large a share: `moved`, which trials measure (dp_trial.c).
-// Times are then those of dp_predict_s. Micro-batches are equal, or level the times where the
-// policy may do that. Reads no clock, and uses only arithmetic that is the same on all machines.
+// D(m) is how many bytes the distinct rows of m samples of the batch have. A worker with m of all N
+// samples needs about D(m) if they come together by chance, and D(N) m / N if no two workers need
+// the same row; the estimate lies between them, nearer to the latter. Of that a worker moves the
+// share `moved`, which trials measure (dp_trial.c). Times follow as in dp_predict_s. Micro-batches
+// are equal, or level the times where the policy may do that. Reads no clock, and uses only
+// arithmetic that is the same on all machines.
 
 #define DP_ESTIMATE_MOVED 0.55 // before anything is measured: of real rows 0.48 to 0.75
 

@@ -113,13 +113,14 @@ bool dp_planner_decides_on_snapshots(const dp_planner_config *config);
 // window it is optional for every batch. RT_NO_MEMORY: the planner must not be used further.
 rt_status dp_planner_preview(dp_planner *planner, const rt_batch *batch);
 
-// Before the look-up of a batch, which nothing may have changed since its preview: keys that get no
-// row yet are taken out of it (dp_admission.h). Without rows.admit it stays as it is. *refused_p:
+// Takes keys that get no row yet out of a batch (dp_admission.h), before its look-up; nothing may
+// have changed the batch since its preview. Without rows.admit it stays as it is. *refused_p:
 // look-ups that were taken out. RT_NO_MEMORY: the planner must not be used further.
 rt_status dp_planner_admit(dp_planner *planner, rt_batch *batch, uint32_t *refused_p);
 
-// Room for the keys of a batch, which the look-up would make otherwise, in steps: *done_p: it was
-// the last. RT_NO_MEMORY, as there. room_work: about how many instructions the next one takes.
+// Makes room for the keys of a batch in steps; otherwise the look-up makes it at once. *done_p:
+// this step was the last. RT_NO_MEMORY, as there. room_work: about how many instructions the next
+// step takes.
 rt_status dp_planner_make_room(dp_planner *planner, const rt_batch *batch, bool *done_p);
 uint64_t dp_planner_room_work(const dp_planner *planner, const rt_batch *batch);
 
@@ -156,9 +157,9 @@ rt_status dp_planner_flush(dp_planner *planner, const dp_plan **plan_p);
 // How the last placed batch was decided.
 const dp_decision *dp_planner_decision(const dp_planner *planner);
 
-// Takes an input record, which is in force from the look-up of input->iteration on; where that
-// batch was looked up already (or the iteration is 0), from the next look-up on. number and
-// iteration are set to what happens, for the journal. Records of one iteration take effect in the
+// Takes an input record. It is in force from the look-up of input->iteration on, or from the next
+// look-up on if that batch was looked up already or the iteration is 0. number and iteration are
+// set to what happens, for the journal. Records of one iteration take effect in the
 // order in which they were taken. RT_CONFIG: worker or value out of range. RT_AGAIN:
 // DP_INPUTS_WAITING_MAX records wait for their iteration.
 rt_status dp_planner_apply(dp_planner *planner, dp_input *input, rt_error *error);

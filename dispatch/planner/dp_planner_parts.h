@@ -362,8 +362,8 @@ static inline bool dp_planner_all_train(const dp_planner *planner)
     return planner->participants == rt_bits_below(planner->config.worker_count);
 }
 
-// Every row's gradients are summed by the PS, those of one trainer too: with staleness 0, where no
-// copy is used twice, and where workers keep hot rows, which none of them owns.
+// The PS sums every row's gradients, even where one worker alone trains the row: with staleness 0,
+// where no copy is used twice, and where workers keep hot rows, which none of them owns.
 static inline bool dp_planner_sums_all(const dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;

@@ -16,8 +16,8 @@
 #define RT_FOLDER_MAX 1024u // bytes of a path, with the zero
 
 // HELLO: the first message of a worker or shard to the coordinator, and of a worker to a shard.
-// header.iteration: of a shard, that of the newest checkpoint whose rows it has in memory; 0: none.
-// Fields up to program are where they are in every version.
+// header.iteration: of a shard, the iteration of the newest checkpoint whose rows it has in memory;
+// 0: none. Fields up to program have the same place in every version.
 typedef struct {
     uint32_t role; // rt_role
     uint32_t rank;
@@ -155,8 +155,9 @@ typedef struct {
 } rt_wire_vitals;
 _Static_assert(sizeof(rt_wire_vitals) == 40 + 8 * RT_CAUSES && RT_CAUSES == 15, "wire layout");
 
-// By what a checkpoint's rows of one shard are known: the sums of all its files that the checkpoint
-// consists of, one after the other. base: of the files before; 0: not known, as the result is then.
+// The number by which a checkpoint's rows of one shard are known. It is made of the sums of the
+// shard's files in that checkpoint, file by file. base: the number so far, without this file; 0:
+// not known, and then neither is the result.
 #define RT_LINEAGE_ALL_ROWS UINT64_C(1) // base of a file that has all rows
 uint64_t rt_control_lineage(uint64_t base, uint64_t bytes, uint64_t hash);
 
@@ -166,9 +167,9 @@ uint64_t rt_control_lineage(uint64_t base, uint64_t bytes, uint64_t hash);
 // Not of a checkpoint, but of a model that the run begins with: it has not trained these rows
 // (version 0).
 #define RT_WIRE_LOAD_MODEL 4u
-// Nothing is to be read: the rows that the shard has kept in memory (HELLO) are to become those of
-// the checkpoint again. The hash of a shard's file is the checkpoint's lineage. Where it cannot be
-// done the answer has RT_NOT_FOUND, and the files follow.
+// Nothing is read: the shard makes the rows of the checkpoint out of the rows that it has kept in
+// memory (HELLO). The hash of a shard's file is the checkpoint's lineage. If that cannot be done
+// the answer has RT_NOT_FOUND, and the files follow.
 #define RT_WIRE_LOAD_KEPT 8u
 
 #define RT_WIRE_LOAD_FOLDER_MAX (RT_FOLDER_MAX - sizeof(uint64_t))
@@ -242,7 +243,7 @@ _Static_assert(sizeof(rt_wire_fetched) == 56, "wire layout");
 #define RT_WIRE_FETCH_BYTES_MAX (UINT32_C(1) << 20)
 
 // LOOK_UP: rows of a published version (docs/SERVING.md, "Rows of another box"). Followed by up to
-// RT_WIRE_LOOK_UPS_MAX rt_wire_wanted, which may be none: are you there?
+// RT_WIRE_LOOK_UPS_MAX rt_wire_wanted. Without any it asks whether the other side is there.
 typedef struct {
     uint64_t version; // XXH3 of its manifest.json
 } rt_wire_look_up;
@@ -250,7 +251,7 @@ _Static_assert(sizeof(rt_wire_look_up) == 8, "wire layout");
 
 typedef struct {
     uint64_t key;
-    uint64_t have; // XXH3 of the row that who asks has; 0: none
+    uint64_t have; // XXH3 of the row that the asker has; 0: none
 } rt_wire_wanted;
 _Static_assert(sizeof(rt_wire_wanted) == 16, "wire layout");
 
@@ -258,7 +259,7 @@ _Static_assert(sizeof(rt_wire_wanted) == 16, "wire layout");
 
 // LOOKED_UP: followed by one rt_look_up_found for each that was wanted, zeros up to a multiple of
 // 8, and dim floats for each ROW; with a status text follows. header.iteration: as the LOOK_UP had
-// it. All rows are of one version, which is another one where that was gone.
+// it. All rows are of one version; it is another one where the wanted version is gone.
 typedef struct {
     uint32_t status; // rt_status
     uint32_t dim;
