@@ -272,6 +272,7 @@ static rt_status await_welcome(rt_member *member, attempt *now, rt_error *error)
 }
 
 // Its place may be another's until that one's loss is noticed. When it stays so, two were started.
+// A visitor comes again as another one.
 static rt_status join_when_free(rt_member *member, attempt *now, rt_error *error)
 {
     const uint64_t end_ns = rt_now_ns() + (uint64_t)(member->config.timeout_start_s * NS_PER_S);
@@ -280,7 +281,8 @@ static rt_status join_when_free(rt_member *member, attempt *now, rt_error *error
         rt_status status = connect_to(member, now, &why);
         if (!status)
             status = await_welcome(member, now, &why);
-        if (status != RT_STOPPED || !member->is_taken) {
+        if (status != RT_STOPPED || !member->is_taken ||
+            rt_peer_role(member->config.self) == RT_ROLE_VISITOR) {
             if (status && error)
                 *error = why;
             return status;
