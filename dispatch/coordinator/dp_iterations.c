@@ -19,7 +19,6 @@
 
 #define LIVE_RECORD_NS UINT64_C(1000000000)
 #define PRESSED_CUT_NS UINT64_C(2000000000) // between checkpoints that a full journal asks for
-#define LARGE_BYTES (UINT64_C(16) << 20)    // of rows: their checkpoint takes some time
 #define AHEAD_MAX 3u // checkpoints beside training, before the one with which all start anew
 
 // ---- iterations that are out -----------------------------------------------------------------
@@ -107,7 +106,7 @@ static bool is_large(const dp_run *run)
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < run->run_config.ps_shard_count; s++)
         bytes += run->watch.shards[s].row_bytes;
-    return bytes >= LARGE_BYTES;
+    return bytes >= DP_MERGE_BYTES_MIN;
 }
 
 // All wait for the checkpoint with which they start anew. So where it may be large one goes ahead
