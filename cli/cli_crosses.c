@@ -11,7 +11,7 @@
 #include "runtime/guess/rt_guess.h"
 #include "runtime/numbers/rt_optimizer.h"
 #include "runtime/rt_json.h"
-#include "runtime/rt_shown.h"
+#include "runtime/rt_printable.h"
 
 #define SAMPLES 500000u
 #define MEMORY (UINT64_C(1) << 30)
@@ -34,7 +34,7 @@ static uint64_t row_bytes(const rt_config *config)
 
 static void shown(const char *text, char out[4 * RT_NAME_MAX])
 {
-    if (!rt_shown_write(text, strlen(text), out, 4 * RT_NAME_MAX))
+    if (!rt_printable_write(text, strlen(text), out, 4 * RT_NAME_MAX))
         strcpy(out, "...");
 }
 

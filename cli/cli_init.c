@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "runtime/guess/rt_guess.h"
-#include "runtime/rt_shown.h"
+#include "runtime/rt_printable.h"
 
 #define NAME_WIDTH_MAX 28
 
@@ -33,7 +33,7 @@ static int columns_of(const char *text)
 
 static void shown_name(const rt_guess_column *column, char name[3 * RT_NAME_MAX])
 {
-    if (!rt_shown_write(column->name, strlen(column->name), name, 3 * RT_NAME_MAX))
+    if (!rt_printable_write(column->name, strlen(column->name), name, 3 * RT_NAME_MAX))
         strcpy(name, "...");
 }
 
@@ -51,7 +51,7 @@ static void print_columns(const rt_guess *guess)
         const rt_guess_column *one = &guess->columns[i];
         char why[2 * RT_GUESS_WHY];
         shown_name(one, name);
-        rt_shown_write(one->why, strlen(one->why), why, sizeof why);
+        rt_printable_write(one->why, strlen(one->why), why, sizeof why);
         fprintf(stderr, "  %s%*s  %-11s  %s\n", name, widest - columns_of(name), "", kind_of(one),
                 why);
     }

@@ -5,7 +5,7 @@
 
 #include "cli/cli_top.h"
 #include "runtime/rt_json_read.h"
-#include "runtime/rt_shown.h"
+#include "runtime/rt_printable.h"
 #include "runtime/watch/rt_view.h"
 
 #define SLICES_SHOWN 8
@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 3))) static void line(screen *s, const char *fo
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    rt_shown_clean(text);
+    rt_printable_clean(text);
     for (; text[at]; at++) {
         shown += ((unsigned char)text[at] & 0xc0) != 0x80; // the first byte of a character
         if (shown > CLI_TOP_COLUMNS)

@@ -23,7 +23,7 @@ NVCCFLAGS := -std=c++17 -O3 -fmad=false -lineinfo -Xcompiler -fPIC,-fvisibility=
   $(foreach gpu,$(GPU_CODE),-gencode arch=compute_$(gpu),code=sm_$(gpu)) \
   -gencode arch=compute_$(firstword $(GPU_CODE)),code=compute_$(firstword $(GPU_CODE))
 # The tests and measurements that need a GPU, nvcc and nothing else: what needs another library is in gpu_stubs.c.
-GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_build.c rt_group.c rt_shown.c rt_status.c rt_log.c rt_cuda.c rt_locale.c rt_plugin.c rt_pool.c rt_thread.c numbers/rt_optimizer.c config/rt_choice.c config/rt_config_labels.c \
+GPU_SOURCES := $(addprefix runtime/,rt_base.c rt_build.c rt_group.c rt_printable.c rt_status.c rt_log.c rt_cuda.c rt_locale.c rt_plugin.c rt_pool.c rt_thread.c numbers/rt_optimizer.c config/rt_choice.c config/rt_config_labels.c \
   wire/rt_wire.c wire/rt_bytes.c files/rt_file.c files/rt_own.c files/rt_tensors.c) $(wildcard dispatch/solvers/*.c edge_worker/model/*.c \
   edge_worker/executor/*_rows.c) $(filter-out %/ew_blas.c,$(wildcard edge_worker/device/*.c)) \
   $(addprefix tests/,support/test.c support/solver_case.c gpu/gpu_devices.c gpu/gpu_stubs.c)

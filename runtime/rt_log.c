@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/rt_base.h"
-#include "runtime/rt_shown.h"
+#include "runtime/rt_printable.h"
 
 #define LIMIT_NS UINT64_C(5000000000)
 
@@ -81,7 +81,7 @@ void rt_log(rt_log_level level, const char *format, ...)
     if (length > sizeof line - 2)
         length = sizeof line - 2;
     line[length] = '\0';
-    rt_shown_clean(line); // what peers and files say is in it
+    rt_printable_clean(line); // what peers and files say is in it
     if (level <= RT_LOG_WARN)
         remember(line + used);
     line[length++] = '\n';

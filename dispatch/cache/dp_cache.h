@@ -3,7 +3,7 @@
 // Several threads may change caches at once, each another one: a cache has cache lines of its own.
 // Slots are numbers below slot_count; the worker's slab has the same. All copies of a record, over
 // all workers, form a chain that starts in dp_copies.first. One thread; or one for each cache,
-// while nobody changes a chain (dp_seats.h).
+// while nobody changes a chain (dp_slot_changes.h).
 //
 // A copy that is not the latest any longer is outdated. It is of no use to anybody, but with some
 // evictions (dp_eviction_keeps) it keeps its slot, and with it what eviction knows of the row,
@@ -70,7 +70,7 @@ uint32_t dp_cache_fill(dp_cache *cache, dp_copies *copies, uint32_t record_index
 // nothing else changes. For a cache whose free slots and eviction are known already.
 void dp_cache_put(dp_cache *cache, uint32_t slot, dp_copies *copies, uint32_t record_index);
 
-// What several threads do at once (dp_seats.h) is in two parts: of one cache, without the record's
+// What several threads do at once (dp_slot_changes.h) is in two parts: of one cache, without the record's
 // chain and holders; and of those. record_index sits in the slot from take on.
 uint32_t dp_cache_take(dp_cache *cache, uint32_t record_index, uint32_t iteration);
 void dp_cache_use_anew(dp_cache *cache, uint32_t slot, uint32_t iteration); // an outdated copy's

@@ -210,7 +210,7 @@ void dp_directory_attach(dp_directory *directory, uint64_t key, const dp_sought 
                     .version_ps = entry->version,
                     .entry = sought->entry,
                     .copies.first = DP_NO_COPY,
-                    .shown.first = DP_NO_COPY,
+                    .viewed.first = DP_NO_COPY,
                     .home = has_home ? directory->homes[sought->entry] : DP_NO_HOME};
 }
 
@@ -264,7 +264,7 @@ bool dp_directory_detach(dp_directory *directory, uint32_t index)
     if (entry->record != index + 1)
         return false;
     rt_assert(record->copies.holders == 0 && record->copies.first == DP_NO_COPY);
-    rt_assert(record->shown.first == DP_NO_COPY);
+    rt_assert(record->viewed.first == DP_NO_COPY);
     rt_assert(record->version == record->version_ps && record->version > 0);
     entry->version = record->version;
     if (directory->homes)

@@ -36,7 +36,7 @@ typedef struct {
 typedef struct {
     uint64_t key;
     dp_copies copies;    // holders: H, workers whose copy has version L
-    dp_copies shown;     // in the caches as decisions see them, see dp_shown
+    dp_copies viewed;    // in the caches as decisions see them, see dp_viewed
     uint32_t version;    // L, last planned training iteration; 0: never trained
     uint32_t version_ps; // P, what the PS will have once all planned operations have executed
     uint32_t entry;      // in the table

@@ -262,7 +262,7 @@ static rt_status create_planner(dp_run *run, const rt_schema *schema, rt_error *
     return dp_planner_check(&run->planning.planner, error);
 }
 
-static rt_status create_tally(dp_run *run, const rt_schema *schema, rt_error *error)
+static rt_status create_stats(dp_run *run, const rt_schema *schema, rt_error *error)
 {
     const dp_stats_config stats = {.config = &run->run_config,
                                    .costs = run->planning.costs,
@@ -298,7 +298,7 @@ static rt_status create_parts(dp_run *run, rt_error *error)
                               .worker_count = config->worker_count,
                               .every_s = config->links.probe_s};
     dp_prober_init(&run->prober, rt_now_ns());
-    status = create_tally(run, schema, error);
+    status = create_stats(run, schema, error);
     if (status || !run->folder.has_epoch)
         return status;
     return dp_resume_begin_epoch(run->folder.checkpoints, &run->folder.epoch, error);
@@ -331,7 +331,7 @@ static rt_status create_feed(dp_run *run, rt_error *error)
                            .sequence_first = 1,
                            .scale = run->initial.scale,
                            .has_model = run->own.model != NULL,
-                           .lineup = &run->resumed.restored.lineup,
+                           .chooser_state = &run->resumed.restored.chooser_state,
                            .iteration = run->resumed.restored.iteration,
                            .input_count = run->resumed.restored.input_count,
                            .position = &run->resumed.position,
@@ -361,7 +361,7 @@ static rt_status create_feed(dp_run *run, rt_error *error)
     }
     rt_scale_destroy(run->resumed.beside.scale);
     run->resumed.beside.scale = NULL;
-    rt_bytes_fini(&run->resumed.restored.lineup);
+    rt_bytes_fini(&run->resumed.restored.chooser_state);
     run->cut.feed = run->prober.feed = run->feed;
     run->prober.metrics = dp_stats_metrics(run->stats);
     return status;
@@ -710,7 +710,7 @@ static void close_all(dp_run *run)
     rt_bytes_fini(&run->resumed.beside.waiting);
     rt_bytes_fini(&run->resumed.beside.ids);
     rt_bytes_fini(&run->resumed.beside.repeats);
-    rt_bytes_fini(&run->resumed.restored.lineup);
+    rt_bytes_fini(&run->resumed.restored.chooser_state);
     rt_scale_destroy(run->resumed.beside.scale);
     dp_initial_fini(&run->initial);
     if (run->transport)

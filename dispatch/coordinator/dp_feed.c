@@ -184,7 +184,7 @@ static void forget_callers(dp_feed_config *config)
 {
     config->planner = NULL;
     config->journal = config->ledger = NULL;
-    config->position = config->ids = config->lineup = config->waiting = NULL;
+    config->position = config->ids = config->chooser_state = config->waiting = NULL;
     config->repeats = NULL;
     config->scale = NULL;
     config->rate = NULL;
@@ -244,7 +244,8 @@ static rt_status open_planner(dp_feed *feed, rt_error *error)
         return status;
     rt_metrics_limit(feed->journal, config->config->metrics_bytes_max);
     const dp_rates told = dp_planner_rates_told(planner);
-    return dp_participants_open(config->planner, config->lineup, &told, &feed->chooser, error);
+    return dp_participants_open(config->planner, config->chooser_state, &told, &feed->chooser,
+                                error);
 }
 
 static rt_status start_threads(dp_feed *feed, rt_error *error)

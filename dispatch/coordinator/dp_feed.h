@@ -91,7 +91,7 @@ typedef struct {
     // A run that goes on: the planner (taken over on RT_OK), the scale (NULL: dense features stay
     // as they are, whatever config says) and where its stream stood.
     dp_planner *restored;
-    const rt_bytes *lineup; // dp_participants_save; NULL or empty: none
+    const rt_bytes *chooser_state; // dp_participants_save; NULL or empty: none
     const rt_scale *scale;
     const rt_base_rate *rate; // as it stood; NULL: the run begins
     bool has_model;           // with a model

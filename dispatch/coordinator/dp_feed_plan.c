@@ -239,13 +239,13 @@ static rt_status plan_flush(dp_feed *feed, bool is_cut, bool is_last, dp_planned
     if (!is_cut)
         return encode(feed, plan, NULL, planned);
     feed->last_cut = feed->iteration;
-    rt_bytes lineup = {0};
+    rt_bytes chooser_state = {0};
     if (feed->chooser)
-        dp_participants_save(feed->chooser, &lineup);
+        dp_participants_save(feed->chooser, &chooser_state);
     planned->events = rt_position_find_events(&feed->stood);
     rt_bytes_put(&planned->state, feed->stood.data, feed->stood.size);
-    dp_planner_save(feed->planner, &lineup, &planned->state);
-    rt_bytes_fini(&lineup);
+    dp_planner_save(feed->planner, &chooser_state, &planned->state);
+    rt_bytes_fini(&chooser_state);
     rt_stream_save_ids(feed->stream, &feed->stood, &planned->ids);
     if (feed->scale)
         rt_scale_save(feed->stood_scale, &planned->scale);

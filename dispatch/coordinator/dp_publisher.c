@@ -296,7 +296,7 @@ static rt_status open_all(dp_publisher *publisher, rt_error *error)
     return rt_thread_run(&publisher->thread, &publisher->started, hand_out, publisher, error);
 }
 
-rt_status dp_publisher_open(const dp_publisher_config *config, dp_publisher **shelf_p,
+rt_status dp_publisher_open(const dp_publisher_config *config, dp_publisher **publisher_p,
                             rt_error *error)
 {
     dp_publisher *publisher = rt_alloc(1, sizeof *publisher);
@@ -309,7 +309,7 @@ rt_status dp_publisher_open(const dp_publisher_config *config, dp_publisher **sh
         return rt_fail_in(error, "%s", config->key);
     }
     rt_info("published models at %s", publisher->bound);
-    *shelf_p = publisher;
+    *publisher_p = publisher;
     return RT_OK;
 }
 

@@ -32,7 +32,7 @@ typedef struct {
 } dp_publisher_config;
 
 // RT_CONFIG, RT_IO: error names the address and the reason. RT_NO_MEMORY, RT_LIMIT.
-rt_status dp_publisher_open(const dp_publisher_config *config, dp_publisher **shelf_p,
+rt_status dp_publisher_open(const dp_publisher_config *config, dp_publisher **publisher_p,
                             rt_error *error);
 void dp_publisher_close(dp_publisher *publisher); // also NULL
 

@@ -411,7 +411,7 @@ rt_status dp_state_check_end(dp_state_check *check, const rt_bytes *state, uint3
     rt_bytes_fini(&position);
     if (!status)
         status = dp_planner_load(check->planner, &planner, true, &restored, error);
-    rt_bytes_fini(&restored.lineup);
+    rt_bytes_fini(&restored.chooser_state);
     if (!status && restored.iteration != iteration)
         status = rt_fail(error, RT_DATA, "state of the planner: of another iteration");
     if (!status)

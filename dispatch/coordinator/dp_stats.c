@@ -180,7 +180,7 @@ static rt_status open_all(dp_stats *stats, rt_error *error)
     return open_trace(stats, error);
 }
 
-rt_status dp_stats_create(const dp_stats_config *config, dp_stats **tally_p, rt_error *error)
+rt_status dp_stats_create(const dp_stats_config *config, dp_stats **stats_p, rt_error *error)
 {
     dp_stats *stats = rt_alloc(1, sizeof *stats);
     if (!stats)
@@ -195,7 +195,7 @@ rt_status dp_stats_create(const dp_stats_config *config, dp_stats **tally_p, rt_
         dp_stats_destroy(stats);
         return status;
     }
-    *tally_p = stats;
+    *stats_p = stats;
     return RT_OK;
 }
 

@@ -51,7 +51,7 @@ typedef struct {
     bool resumed; // and so does its history; else it begins anew, which is recorded
 } dp_stats_config;
 
-rt_status dp_stats_create(const dp_stats_config *config, dp_stats **tally_p, rt_error *error);
+rt_status dp_stats_create(const dp_stats_config *config, dp_stats **stats_p, rt_error *error);
 void dp_stats_destroy(dp_stats *stats);
 
 // What the metrics hold so far is no part of the history any more.

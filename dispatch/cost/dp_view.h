@@ -2,7 +2,7 @@
 //
 // Who holds a key is what dispatch.view says. strict: the workers' caches, in which at most one
 // worker has the latest version. snapshot: the caches as they follow from the placements, in which
-// every worker that trained a row in its last iteration holds it (dp_shown.c); one of several
+// every worker that trained a row in its last iteration holds it (dp_viewed.c); one of several
 // trainers has an update of its own there, which the PS lacks until it is pushed, so their row is
 // dirty.
 //

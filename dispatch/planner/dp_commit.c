@@ -6,7 +6,7 @@
 //   place      slots for all rows of every worker: hits first, then evictions and fills; who sits
 //              out pushes rows
 //   train      what training makes of every key
-//   show       the caches that the next decision sees (dp_shown.c)
+//   show       the caches that the next decision sees (dp_viewed.c)
 //   settle     what becomes of gradients (dp_settle.c)
 // With threads (dp_threads.c) the workers' parts of a stage are worked off at once, and those of
 // place and show together.
@@ -167,7 +167,7 @@ static rt_status evict(dp_planner *planner, dp_plan *plan, uint32_t worker)
         if (dp_planner_give_up(planner, plan, worker, slot, record, DP_REASON_EVICT))
             return RT_NO_MEMORY;
     }
-    dp_seats_leave(&planner->own.seats[worker], index, slot);
+    dp_slot_changes_leave(&planner->own.changes[worker], index, slot);
     dp_cache_vacate(cache, slot);
     return RT_OK;
 }
@@ -195,7 +195,7 @@ static rt_status fill_row(dp_planner *planner, uint32_t worker, uint32_t row)
     op->version = key->version;
     if (slot == DP_NO_SLOT) {
         slot = dp_cache_take(cache, key->record, planner->iteration);
-        dp_seats_take(&planner->own.seats[worker], key->record, slot);
+        dp_slot_changes_take(&planner->own.changes[worker], key->record, slot);
     }
     op->slot = slot;
     if (planner->by_bytes)
@@ -244,9 +244,9 @@ static rt_status place_rows(dp_planner *planner, uint32_t worker)
     dp_work *work = &planner->work;
     dp_slice *slice = &work->plan.slices[worker];
     dp_cache *cache = &planner->own.caches[worker];
-    dp_seats *seats = &planner->own.seats[worker];
+    dp_slot_changes *changes = &planner->own.changes[worker];
     const uint32_t *row_keys = work->row_keys[worker];
-    seats->left_count = seats->taken_count = 0;
+    changes->left_count = changes->taken_count = 0;
     for (uint32_t r = 0; r < slice->row_count; r++) {
         dp_planner_prefetch_row(planner, &planner->own, worker, r);
         const uint32_t d = row_keys[r];
@@ -407,12 +407,12 @@ static void place_some(void *context, uint32_t part)
     if (part < n)
         all->status[part] = place_rows(all->planner, part);
     else
-        dp_shown_place(all->planner, part - n);
+        dp_viewed_place(all->planner, part - n);
 }
 
-static void end_placing(dp_planner *planner, bool shown)
+static void end_placing(dp_planner *planner, bool viewed)
 {
-    dp_planner_settle_seats(planner, true, shown);
+    dp_planner_settle_slot_changes(planner, true, viewed);
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
         planner->work.plan.hits.keys_hit += planner->collect.hits_of[w].hits.keys_hit;
 }
@@ -420,12 +420,12 @@ static void end_placing(dp_planner *planner, bool shown)
 static rt_status place_all(dp_planner *planner, rt_pool *pool)
 {
     const uint32_t n = planner->config.worker_count;
-    const bool shown = planner->shown.caches != NULL;
+    const bool viewed = planner->viewed.caches != NULL;
     placing all = {.planner = planner};
-    if (shown)
-        dp_shown_outdate(planner, 0, planner->view.distinct_count);
-    rt_pool_run(pool, shown ? 2 * n : n, place_some, &all);
-    end_placing(planner, shown);
+    if (viewed)
+        dp_viewed_outdate(planner, 0, planner->view.distinct_count);
+    rt_pool_run(pool, viewed ? 2 * n : n, place_some, &all);
+    end_placing(planner, viewed);
     for (uint32_t w = 0; w < n; w++) {
         if (all.status[w])
             return all.status[w];
@@ -481,7 +481,7 @@ static rt_status train(dp_planner *planner, uint32_t from, uint32_t until)
 
 static rt_status outdate(dp_planner *planner, uint32_t from, uint32_t until)
 {
-    dp_shown_outdate(planner, from, until);
+    dp_viewed_outdate(planner, from, until);
     return RT_OK;
 }
 
@@ -489,9 +489,9 @@ static rt_status show(dp_planner *planner, uint32_t worker, uint32_t until)
 {
     (void)until;
     if (worker < planner->config.worker_count)
-        dp_shown_place(planner, worker);
+        dp_viewed_place(planner, worker);
     else
-        dp_planner_settle_seats(planner, false, true);
+        dp_planner_settle_slot_changes(planner, false, true);
     return RT_OK;
 }
 
@@ -527,7 +527,7 @@ static rt_status finish(dp_planner *planner, uint32_t from, uint32_t until)
         status = dp_hot_fill(planner);
     if (status)
         return status;
-    dp_lineup_predict(planner, &planner->work.plan);
+    dp_active_predict(planner, &planner->work.plan);
     if (planner->stale) // which leaves nothing to be settled
         return RT_OK;
     dp_expire_note(planner);
@@ -558,7 +558,7 @@ static uint64_t work_of_place(const dp_planner *planner, uint32_t worker, uint32
 
 static uint64_t work_of_show(const dp_planner *planner, uint32_t worker, uint32_t instructions)
 {
-    return placing_work(planner, planner->shown.caches, worker, instructions);
+    return placing_work(planner, planner->viewed.caches, worker, instructions);
 }
 
 static uint64_t work_of_look_ups(const dp_planner *planner, uint32_t from, uint32_t instructions)
@@ -586,8 +586,8 @@ static uint64_t work_of_left(const dp_planner *planner, uint32_t from, uint32_t 
     uint64_t count = 0;
     (void)from;
     for (uint32_t w = 0; w < planner->config.worker_count; w++)
-        count += planner->own.seats[w].left_count +
-                 (planner->shown.caches ? planner->shown.seats[w].left_count : 0);
+        count += planner->own.changes[w].left_count +
+                 (planner->viewed.caches ? planner->viewed.changes[w].left_count : 0);
     return count * instructions;
 }
 
@@ -612,7 +612,7 @@ static bool is_stale(const dp_planner *planner)
 // With threads the caches that decisions see are done beside the workers'.
 static bool shows_alone(const dp_planner *planner)
 {
-    return planner->shown.caches != NULL && dp_planner_pool(planner) == NULL;
+    return planner->viewed.caches != NULL && dp_planner_pool(planner) == NULL;
 }
 
 // What the steps of a stage go over where one thread does all of a commit: keys of the batch, a

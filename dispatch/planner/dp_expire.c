@@ -9,7 +9,7 @@ void dp_expire_note(dp_planner *planner)
     for (uint32_t d = 0; d < planner->view.distinct_count; d++) {
         const dp_record *record = &planner->directory.records[work->distinct[d].record];
         if (planner->preview.next_use[d] == 0 &&
-            (record->copies.holders || record->shown.first != DP_NO_COPY))
+            (record->copies.holders || record->viewed.first != DP_NO_COPY))
             planner->expired.records[planner->expired.count++] = work->distinct[d].record;
     }
 }
@@ -17,8 +17,9 @@ void dp_expire_note(dp_planner *planner)
 // Decisions do not see it any longer either.
 static void hide(dp_planner *planner, dp_record *record)
 {
-    while (record->shown.first != DP_NO_COPY)
-        dp_cache_drop(planner->shown.caches, dp_copy_worker(record->shown.first), &record->shown);
+    while (record->viewed.first != DP_NO_COPY)
+        dp_cache_drop(planner->viewed.caches, dp_copy_worker(record->viewed.first),
+                      &record->viewed);
 }
 
 static rt_status expire_row(dp_planner *planner, dp_plan *plan, uint32_t index, dp_reason reason)

@@ -48,5 +48,5 @@ bool dp_planner_legal(const dp_planner *planner, rt_error *error)
 {
     return dp_directory_legal(&planner->directory, error) &&
            caches_are_legal(planner, &planner->own, error) &&
-           (!planner->shown.caches || caches_are_legal(planner, &planner->shown, error));
+           (!planner->viewed.caches || caches_are_legal(planner, &planner->viewed, error));
 }

@@ -89,8 +89,8 @@ static void locate_some(void *context, uint32_t part)
     for (uint32_t d = begin; d < end; d += BLOCK) {
         const uint32_t until = (uint32_t)rt_min_u64(d + BLOCK, end);
         locate_block(planner, &planner->own, d, until);
-        if (planner->shown.caches)
-            locate_block(planner, &planner->shown, d, until);
+        if (planner->viewed.caches)
+            locate_block(planner, &planner->viewed, d, until);
     }
 }
 

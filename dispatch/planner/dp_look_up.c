@@ -100,12 +100,13 @@ static void attach_records(const key_parts *all, uint32_t part)
 static uint64_t holders_of(dp_planner *planner, uint32_t record_index, uint32_t index)
 {
     const dp_record *record = &planner->directory.records[record_index];
-    uint64_t holders = planner->shown.caches ? record->shown.holders : record->copies.holders, owed;
+    uint64_t holders = planner->viewed.caches ? record->viewed.holders : record->copies.holders,
+             owed;
     if (planner->stale) {
         holders = dp_stale_holders(planner, record_index, &owed);
-        planner->stale->owed[index] = dp_lineup_numbers(planner, owed);
+        planner->stale->owed[index] = dp_active_numbers(planner, owed);
     }
-    return dp_lineup_numbers(planner, holders);
+    return dp_active_numbers(planner, holders);
 }
 
 // What the policy sees of a distinct key, and what was known of it before the batch.

@@ -60,7 +60,7 @@ void dp_participants_destroy(dp_participants *self)
 }
 
 // A state that does not fit begins anew: it says what to judge by, not what is true.
-rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *lineup,
+rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *chooser_state,
                                const dp_rates *rates, dp_participants **chooser_p, rt_error *error)
 {
     rt_error why = {0};
@@ -71,9 +71,9 @@ rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *
         return RT_OK;
     if (dp_participants_create(config, chooser_p))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the choice of participants");
-    if (!lineup || !lineup->size)
+    if (!chooser_state || !chooser_state->size)
         return RT_OK;
-    rt_reader reader = rt_bytes_reader(lineup);
+    rt_reader reader = rt_bytes_reader(chooser_state);
     rt_status status = dp_participants_load(*chooser_p, rates, &reader, &why);
     if (status == RT_NO_MEMORY)
         return rt_fail(error, status, "%s", why.text);

@@ -31,9 +31,9 @@ typedef struct dp_participants dp_participants;
 // RT_NO_MEMORY.
 rt_status dp_participants_create(const dp_planner_config *config, dp_participants **chooser_p);
 
-// The same, where config says that participants are chosen; otherwise *chooser_p is NULL. lineup:
+// The same, where config says that participants are chosen; otherwise *chooser_p is NULL. chooser_state:
 // NULL or empty, or dp_participants_save of the run that goes on; rates: those in force there.
-rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *lineup,
+rt_status dp_participants_open(const dp_planner_config *config, const rt_bytes *chooser_state,
                                const dp_rates *rates, dp_participants **chooser_p, rt_error *error);
 void dp_participants_destroy(dp_participants *chooser);
 

@@ -116,12 +116,12 @@ rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_
     return RT_OK;
 }
 
-rt_status dp_planner_create_seats(const dp_planner *planner, dp_seats **seats_p)
+rt_status dp_planner_create_slot_changes(const dp_planner *planner, dp_slot_changes **changes_p)
 {
     const dp_planner_config *config = &planner->config;
-    return dp_seats_create(config->worker_count,
-                           dp_planner_micro_batch_max(config) * config->keys_per_sample_max,
-                           seats_p);
+    return dp_slot_changes_create(config->worker_count,
+                                  dp_planner_micro_batch_max(config) * config->keys_per_sample_max,
+                                  changes_p);
 }
 
 void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count)
@@ -141,12 +141,12 @@ rt_status dp_planner_add_cache(dp_planner *planner)
 {
     const uint32_t n = planner->config.worker_count, left = planner->caches_missing--;
     rt_assert(left > 0);
-    const bool is_shown = planner->shown.caches && left <= n;
+    const bool is_viewed = planner->viewed.caches && left <= n;
     const uint32_t worker = (n - left % n) % n;
-    dp_cache *cache = &(is_shown ? planner->shown.caches : planner->own.caches)[worker];
+    dp_cache *cache = &(is_viewed ? planner->viewed.caches : planner->own.caches)[worker];
     if (create_cache(planner, worker, cache))
         return RT_NO_MEMORY;
-    if (planner->cached && (is_shown || !planner->shown.caches))
+    if (planner->cached && (is_viewed || !planner->viewed.caches))
         dp_cache_count_fields(cache, &planner->directory, planner->cached);
     return RT_OK;
 }
@@ -158,12 +158,13 @@ static rt_status allocate_caches(dp_planner *planner, uint64_t lookups)
     planner->by_bytes = sizes_differ(&config->layout);
     planner->own.caches = rt_alloc(config->worker_count, sizeof *planner->own.caches);
     planner->caches_missing = config->worker_count;
-    if (!planner->own.caches || dp_planner_create_seats(planner, &planner->own.seats))
+    if (!planner->own.caches || dp_planner_create_slot_changes(planner, &planner->own.changes))
         return RT_NO_MEMORY;
     if (dp_planner_decides_on_snapshots(config)) {
-        planner->shown.caches = rt_alloc(config->worker_count, sizeof *planner->shown.caches);
+        planner->viewed.caches = rt_alloc(config->worker_count, sizeof *planner->viewed.caches);
         planner->caches_missing *= 2;
-        if (!planner->shown.caches || dp_planner_create_seats(planner, &planner->shown.seats))
+        if (!planner->viewed.caches ||
+            dp_planner_create_slot_changes(planner, &planner->viewed.changes))
             return RT_NO_MEMORY;
     }
     if (dp_policy_chooses_tables(&config->dispatch)) {
@@ -220,13 +221,13 @@ static rt_status allocate(dp_planner *planner)
     planner->latest = rt_alloc_unset(lookups, sizeof *planner->latest);
     planner->look_up.missing = rt_alloc_unset(lookups, sizeof *planner->look_up.missing);
     planner->own.slots = rt_alloc_unset(lookups * config->worker_count, sizeof *planner->own.slots);
-    planner->shown.slots =
-        rt_alloc_unset(lookups * config->worker_count, sizeof *planner->shown.slots);
+    planner->viewed.slots =
+        rt_alloc_unset(lookups * config->worker_count, sizeof *planner->viewed.slots);
     planner->worker_of_sample = rt_alloc_unset(config->sample_count_max, sizeof(uint32_t));
     planner->unsynced.records = rt_alloc_unset(lookups, sizeof *planner->unsynced.records);
     planner->expired.records = rt_alloc_lazy(lookups, sizeof *planner->expired.records);
     if (!planner->lookups || !planner->held || !planner->latest || !planner->look_up.missing ||
-        !planner->own.slots || !planner->shown.slots || !planner->worker_of_sample ||
+        !planner->own.slots || !planner->viewed.slots || !planner->worker_of_sample ||
         !planner->unsynced.records || !planner->expired.records ||
         dp_numbers_init(&planner->numbers, lookups) || allocate_changes(planner, lookups) ||
         dp_planner_set_pool(planner, NULL) || allocate_work(config, lookups, &planner->work) ||
@@ -275,11 +276,11 @@ static void add_servers(dp_planner *planner)
 
 void dp_planner_compute_ticks(dp_planner *planner)
 {
-    dp_lineup_set(planner);
+    dp_active_set(planner);
     const dp_planner_config *config = &planner->config;
     // A key costs a pull and a push; in snapshots a push by everybody else.
     uint64_t transfers = 2;
-    if (planner->shown.caches)
+    if (planner->viewed.caches)
         transfers = rt_max_u64(transfers, config->worker_count);
     if (config->dispatch.window > 1) // what it costs next: a push and a pull
         transfers += 2;
@@ -287,7 +288,7 @@ void dp_planner_compute_ticks(dp_planner *planner)
     dp_ticks_add_load(config->rates.links, dense_bytes_now(planner),
                       config->rates.compute_s_per_sample, &planner->ticks);
     add_servers(planner);
-    dp_lineup_ticks(planner);
+    dp_active_ticks(planner);
 }
 
 rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error)
@@ -345,7 +346,7 @@ static rt_status expect_keys(dp_planner *planner, uint64_t key_count)
     uint64_t most = (uint64_t)config->sample_count_max * config->keys_per_sample_max;
     if (key_count == 0)
         return RT_OK;
-    const uint64_t sets = planner->shown.caches ? 2 : 1;
+    const uint64_t sets = planner->viewed.caches ? 2 : 1;
     for (uint32_t j = 0; j < config->worker_count; j++)
         most += sets * config->slot_count[j];
     if (expect_operations(planner))
@@ -408,7 +409,7 @@ static void work_fini(dp_work *work, uint32_t worker_count)
 static void destroy_set(dp_cache_set *set, uint32_t worker_count)
 {
     dp_planner_destroy_caches(set->caches, worker_count);
-    dp_seats_destroy(set->seats, worker_count);
+    dp_slot_changes_destroy(set->changes, worker_count);
     rt_free(set->slots);
 }
 
@@ -418,7 +419,7 @@ void dp_planner_destroy(dp_planner *planner)
         return;
     dp_planner_end_locating(planner);
     destroy_set(&planner->own, planner->config.worker_count);
-    destroy_set(&planner->shown, planner->config.worker_count);
+    destroy_set(&planner->viewed, planner->config.worker_count);
     dp_stale_destroy(planner->stale);
     dp_window_destroy(planner->window);
     dp_admission_destroy(planner->admission);
@@ -463,7 +464,7 @@ void dp_planner_place(dp_planner *planner)
     if (planner->window)
         planner->view.next = dp_window_next(planner->window, planner);
     planner->policy->place(planner->policy_state, &planner->view, planner->worker_of_sample);
-    dp_lineup_ranks(planner, planner->view.sample_count, planner->worker_of_sample);
+    dp_active_ranks(planner, planner->view.sample_count, planner->worker_of_sample);
     if (planner->window)
         dp_window_placed(planner->window, planner);
     if (planner->policy->report)

@@ -104,7 +104,7 @@ rt_status dp_planner_begin(const dp_planner_config *config, uint64_t key_count,
 rt_status dp_planner_add_cache(dp_planner *planner);
 bool dp_planner_is_whole(const dp_planner *planner);
 
-// Whether decisions see caches of their own, which follow the placements (dp_shown.c).
+// Whether decisions see caches of their own, which follow the placements (dp_viewed.c).
 bool dp_planner_decides_on_snapshots(const dp_planner_config *config);
 
 // Shows the planner a batch before its turn, at most dp_planner_ahead ahead of the one looked up

@@ -4,9 +4,9 @@
 //   dp_look_up    from a batch to the view of it; dp_numbers the distinct keys, dp_locate their
 //                 copies
 //   dp_commit     from a placement to a plan: the order of its stages, of which dp_gather has the
-//                 first and dp_settle the last; dp_shown the caches that the next decision sees
+//                 first and dp_settle the last; dp_viewed the caches that the next decision sees
 //   dp_threads    what of these is shared by several threads, and how
-//   dp_lineup     who trains; dp_values, dp_switch: input records, and another policy
+//   dp_active     who trains; dp_values, dp_switch: input records, and another policy
 //   dp_legal      whether directory and caches agree, for tests
 //
 // What a planner can do without has a file and a state of its own (dp_stale, dp_window,
@@ -15,7 +15,7 @@
 #define DP_PLANNER_PARTS_H
 
 #include "dispatch/cache/dp_lookahead.h"
-#include "dispatch/cache/dp_seats.h"
+#include "dispatch/cache/dp_slot_changes.h"
 #include "dispatch/planner/dp_admission.h"
 #include "dispatch/planner/dp_numbers.h"
 #include "dispatch/planner/dp_planner.h"
@@ -43,12 +43,12 @@ typedef struct {
 } dp_held_rows;
 
 // The caches of all workers. A planner has a set of the workers' own, and, where decisions see
-// something else (dp_shown.c), one of that.
+// something else (dp_viewed.c), one of that.
 typedef struct {
-    dp_cache *caches; // by worker; of shown NULL: decisions see the workers' own
-    dp_seats *seats;  // by worker: copies that come and leave in a commit
-    uint32_t *slots;  // by distinct key and worker: of its copy, outdated ones too; or DP_NO_SLOT.
-                      // Where it is located
+    dp_cache *caches;         // by worker; of viewed NULL: decisions see the workers' own
+    dp_slot_changes *changes; // by worker: copies that come and leave in a commit
+    uint32_t *slots; // by distinct key and worker: of its copy, outdated ones too; or DP_NO_SLOT.
+                     // Where it is located
 } dp_cache_set;
 
 // A distinct key of the batch that had no record when it was looked up.
@@ -68,7 +68,7 @@ struct dp_planner {
     uint32_t iteration; // of the batch looked up last; the first is 1
     uint64_t passed;    // samples up to it, each as a share of the full batch that it was read for
     dp_directory directory;
-    dp_cache_set own, shown;
+    dp_cache_set own, viewed;
     uint32_t caches_missing; // of both, until dp_planner_add_cache
     bool by_bytes;           // rows differ in size, and eviction looks at it
     uint32_t *cached;        // by field: see dp_view; or NULL
@@ -80,7 +80,7 @@ struct dp_planner {
     dp_profile *profile;      // or NULL
     rt_pool *pool;            // or NULL
 
-    // dp_lineup: who trains, and what transfers take
+    // dp_active: who trains, and what transfers take
     uint64_t participants;             // in force
     uint64_t took_part;                // in the iteration before
     uint8_t rank_of[RT_WORKERS_MAX];   // by number in the view
@@ -160,7 +160,7 @@ struct dp_planner {
     } hot;                     // dp_hot, with config.hot
 
     uint32_t served[RT_SITE_BOXES_MAX]; // dp_homes: gradients that met there in this iteration
-    uint64_t *gone; // dp_shown, by distinct key: workers whose copy there is the latest no longer
+    uint64_t *gone; // dp_viewed, by distinct key: workers whose copy there is the latest no longer
 };
 
 // The threads that may work on a commit; NULL: one does all of it. Homes, and rows that are pushed
@@ -182,7 +182,7 @@ typedef rt_status (*dp_worker_part)(dp_planner *planner, uint32_t worker);
 rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_worker_part part);
 
 // Copies that left or came in one set of caches, or in both: chains and holders follow.
-void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown);
+void dp_planner_settle_slot_changes(dp_planner *planner, bool own, bool viewed);
 
 // Records that lost their last copy in this commit are given back.
 void dp_planner_release_left(dp_planner *planner);
@@ -202,16 +202,16 @@ void dp_preview_pass(dp_planner *planner);
 
 // The caches that decisions see follow a placement, after collect. In three steps: copies that are
 // the latest no longer, of some keys of the batch (of all, where there is a pool); the slots of
-// every worker, which workers may do at once; and the chains (dp_planner_settle_seats). dp_shown.c
-void dp_shown_outdate(dp_planner *planner, uint32_t from, uint32_t until);
-void dp_shown_place(dp_planner *planner, uint32_t worker);
+// every worker, which workers may do at once; and the chains (dp_planner_settle_slot_changes). dp_viewed.c
+void dp_viewed_outdate(dp_planner *planner, uint32_t from, uint32_t until);
+void dp_viewed_place(dp_planner *planner, uint32_t worker);
 
 // A record's copies in one of the planner's two sets of caches.
 static inline dp_copies *dp_planner_copies(const dp_planner *planner, const dp_cache_set *set,
                                            uint32_t record)
 {
     dp_record *of = &planner->directory.records[record];
-    return set == &planner->own ? &of->copies : &of->shown;
+    return set == &planner->own ? &of->copies : &of->viewed;
 }
 
 // Where the slot of worker's copy of a distinct key is noted.
@@ -235,7 +235,7 @@ static inline uint32_t dp_planner_slot(const dp_planner *planner, const dp_cache
 static inline void dp_planner_release(dp_planner *planner, uint32_t index)
 {
     const dp_record *record = &planner->directory.records[index];
-    if (record->copies.first == DP_NO_COPY && record->shown.first == DP_NO_COPY)
+    if (record->copies.first == DP_NO_COPY && record->viewed.first == DP_NO_COPY)
         dp_directory_release(&planner->directory, index);
 }
 
@@ -327,7 +327,7 @@ rt_status dp_planner_switch(dp_planner *planner, rt_error *error);
 
 // ---- dp_planner.c, for dp_switch.c -----------------------------------------------------------
 rt_status dp_planner_create_caches(const dp_planner *planner, dp_cache **caches_p);
-rt_status dp_planner_create_seats(const dp_planner *planner, dp_seats **seats_p);
+rt_status dp_planner_create_slot_changes(const dp_planner *planner, dp_slot_changes **changes_p);
 void dp_planner_destroy_caches(dp_cache *caches, uint32_t worker_count);
 rt_status dp_planner_create_policy(dp_planner *planner, rt_error *error);
 
@@ -341,21 +341,21 @@ void dp_planner_compute_ticks(dp_planner *planner);
 // After a change of planner->config by anything but an input record. dp_planner.c
 void dp_planner_recompute(dp_planner *planner);
 
-// ---- dp_lineup.c: the workers that train, and what the policy sees of them -------------------
+// ---- dp_active.c: the workers that train, and what the policy sees of them -------------------
 
 // Values in force changed: participants, rank_of and number_of follow. Before the ticks.
-void dp_lineup_set(dp_planner *planner);
+void dp_active_set(dp_planner *planner);
 
 // view_ticks: the columns of the participants, by their numbers.
-void dp_lineup_ticks(dp_planner *planner);
+void dp_active_ticks(dp_planner *planner);
 
 // A set of ranks as the policy sees it: participants only, by number. And its answer, back to
 // ranks.
-uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks);
-void dp_lineup_ranks(const dp_planner *planner, uint32_t sample_count, uint32_t *worker_of_sample);
+uint64_t dp_active_numbers(const dp_planner *planner, uint64_t ranks);
+void dp_active_ranks(const dp_planner *planner, uint32_t sample_count, uint32_t *worker_of_sample);
 
 // How long the iteration is predicted to take: who sits out pushes rows beside the next.
-void dp_lineup_predict(dp_planner *planner, const dp_plan *plan);
+void dp_active_predict(dp_planner *planner, const dp_plan *plan);
 
 static inline bool dp_planner_all_train(const dp_planner *planner)
 {

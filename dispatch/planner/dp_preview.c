@@ -25,7 +25,7 @@ static void expect_key(dp_planner *planner, uint64_t key, uint32_t iteration)
         return;
     const dp_record *record = &planner->directory.records[index];
     expect_copies(planner->own.caches, record->copies.first, iteration);
-    expect_copies(planner->shown.caches, record->shown.first, iteration);
+    expect_copies(planner->viewed.caches, record->viewed.first, iteration);
 }
 
 rt_status dp_planner_preview(dp_planner *planner, const rt_batch *batch)

@@ -52,7 +52,7 @@ RT_FIELDS(head_fields, snapshot_head, HEAD,
 
 // Which copies there are: those of the workers; behind them those that decisions see; or copies of
 // bounded staleness, all of them spent.
-typedef enum { SEEN_WORKERS, SEEN_SHOWN, SEEN_STALE, SEEN_MASK = 0xff } snapshot_seen;
+typedef enum { SEEN_WORKERS, SEEN_VIEWED, SEEN_STALE, SEEN_MASK = 0xff } snapshot_seen;
 // Beside it: what stands before the workers.
 #define HAS_ADMISSION 0x100u // counts of keys without a row
 #define HAS_WINDOW 0x200u    // behind them: where samples of the next batches are expected
@@ -142,8 +142,8 @@ static void save_worker(const dp_planner *planner, uint32_t w, rt_bytes *bytes)
                                   .compute_s = rates->compute_s_per_sample[w]};
     rt_fields_put(bytes, &worker_fields, &head, 1);
     save_cache(planner, &planner->own.caches[w], bytes);
-    if (planner->shown.caches)
-        save_cache(planner, &planner->shown.caches[w], bytes);
+    if (planner->viewed.caches)
+        save_cache(planner, &planner->viewed.caches[w], bytes);
 }
 
 static void save_policy(const dp_planner *planner, rt_bytes *bytes)
@@ -191,10 +191,10 @@ static uint32_t seen_by(const dp_planner *planner)
 {
     if (planner->stale)
         return SEEN_STALE;
-    return planner->shown.caches ? SEEN_SHOWN : SEEN_WORKERS;
+    return planner->viewed.caches ? SEEN_VIEWED : SEEN_WORKERS;
 }
 
-void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes *bytes)
+void dp_planner_save(const dp_planner *planner, const rt_bytes *chooser_state, rt_bytes *bytes)
 {
     const dp_planner_config *config = &planner->config;
     snapshot_head head = {.format = FORMAT,
@@ -225,9 +225,9 @@ void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes
         rt_bytes_put_u64(bytes, config->hot->sum);
     rt_fields_put(bytes, &dp_input_fields, planner->inputs.waiting, planner->inputs.waiting_count);
     save_policy(planner, bytes);
-    rt_bytes_put_u64(bytes, lineup->size);
-    rt_bytes_put(bytes, lineup->data, lineup->size);
-    bytes->failed |= lineup->failed;
+    rt_bytes_put_u64(bytes, chooser_state->size);
+    rt_bytes_put(bytes, chooser_state->data, chooser_state->size);
+    bytes->failed |= chooser_state->failed;
     save_admission(planner, bytes);
     save_window(planner, bytes);
     for (uint32_t w = 0; w < config->worker_count; w++)
@@ -349,7 +349,7 @@ rt_status dp_planner_copy_caches(dp_planner *planner)
         rt_reader reader = rt_bytes_reader(&bytes);
         rt_status status = RT_NO_MEMORY;
         if (!bytes.failed)
-            status = load_cache(planner, &planner->shown, w, &reader, NULL);
+            status = load_cache(planner, &planner->viewed, w, &reader, NULL);
         rt_bytes_fini(&bytes);
         if (status)
             return status;
@@ -358,7 +358,7 @@ rt_status dp_planner_copy_caches(dp_planner *planner)
 }
 
 // Where decisions saw the workers' caches, the snapshots begin as these.
-static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt_reader *reader,
+static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_viewed, rt_reader *reader,
                              rt_error *error)
 {
     rt_reader again = *reader;
@@ -367,14 +367,14 @@ static rt_status load_caches(dp_planner *planner, uint32_t w, bool has_shown, rt
         return status;
     if (planner->stale)
         dp_stale_spend(planner->stale, w, planner->own.caches[w].slot_count);
-    if (has_shown) {
+    if (has_viewed) {
         again = *reader;
         if (!rt_reader_take(reader, rt_reader_u64(reader), 1))
             return bad(error, "it ends within the caches that decisions see");
     }
-    if (!planner->shown.caches)
+    if (!planner->viewed.caches)
         return RT_OK;
-    return load_cache(planner, &planner->shown, w, &again, error);
+    return load_cache(planner, &planner->viewed, w, &again, error);
 }
 
 static bool is_rate(double value)
@@ -452,7 +452,7 @@ static rt_status load_policy(dp_planner *planner, bool take, bool same_config, r
     return dp_planner_create_policy(planner, error);
 }
 
-static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bool same_config,
+static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_viewed, bool same_config,
                              rt_reader *reader, rt_error *error)
 {
     snapshot_worker worker;
@@ -465,7 +465,7 @@ static rt_status load_worker(dp_planner *planner, uint32_t w, bool has_shown, bo
         planner->config.rates.links[w] = (dp_link){worker.up_bytes_per_s, worker.down_bytes_per_s};
         planner->config.rates.compute_s_per_sample[w] = worker.compute_s;
     }
-    return load_caches(planner, w, has_shown, reader, error);
+    return load_caches(planner, w, has_viewed, reader, error);
 }
 
 // Whether workers, slots, eviction, and the rows that all keep are those of the state.
@@ -487,15 +487,16 @@ static rt_status compare_caches(const dp_planner *planner, const snapshot_head *
     return RT_OK;
 }
 
-static rt_status load_lineup(bool take, rt_reader *reader, rt_bytes *lineup, rt_error *error)
+static rt_status load_chooser(bool take, rt_reader *reader, rt_bytes *chooser_state,
+                              rt_error *error)
 {
     const uint64_t size = rt_reader_u64(reader);
     const void *bytes = rt_reader_take(reader, size, 1);
     if (!bytes)
         return bad(error, "it ends within who takes part");
     if (take)
-        rt_bytes_put(lineup, bytes, size);
-    if (lineup->failed)
+        rt_bytes_put(chooser_state, bytes, size);
+    if (chooser_state->failed)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
     return RT_OK;
 }
@@ -535,9 +536,9 @@ static rt_status load_window(dp_planner *planner, const snapshot_head *head, boo
 static rt_status load_workers(dp_planner *planner, const snapshot_head *head, bool same_config,
                               rt_reader *reader, rt_error *error)
 {
-    const bool has_shown = (head->seen & SEEN_MASK) == SEEN_SHOWN;
+    const bool has_viewed = (head->seen & SEEN_MASK) == SEEN_VIEWED;
     for (uint32_t w = 0; w < head->worker_count; w++) {
-        const rt_status status = load_worker(planner, w, has_shown, same_config, reader, error);
+        const rt_status status = load_worker(planner, w, has_viewed, same_config, reader, error);
         if (status)
             return status;
     }
@@ -563,7 +564,7 @@ static rt_status load_rest(dp_planner *planner, const snapshot_head *head, bool 
     if (status)
         return status;
     if (head->format >= FORMAT_UNNAMED)
-        status = load_lineup(same_config, reader, &restored->lineup, error);
+        status = load_chooser(same_config, reader, &restored->chooser_state, error);
     if (status)
         return status;
     status = load_admission(planner, head, reader, error);
@@ -630,7 +631,7 @@ rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_conf
     if (!status)
         status = load_rest(planner, &head, same_config, reader, restored, error);
     if (status)
-        rt_bytes_fini(&restored->lineup);
+        rt_bytes_fini(&restored->chooser_state);
     else
         dp_planner_recompute(planner);
     return status;

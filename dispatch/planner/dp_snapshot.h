@@ -6,7 +6,7 @@
 // what eviction knows; those that decisions see likewise), the policy's state, values in force, who
 // chooses the participants, and records that wait.
 //
-//     dp_planner_save(planner, &lineup, &bytes)              after a flush
+//     dp_planner_save(planner, &chooser_state, &bytes)              after a flush
 //
 //     dp_planner_create(config, &planner)                    the planner that goes on
 //     dp_planner_know(planner, key, version, shard)          for every row of every shard
@@ -19,16 +19,16 @@
 
 // What of a state fits the planner that takes it.
 typedef struct {
-    uint32_t iteration;   // the last one that was planned
-    uint64_t input_count; // records taken until then
-    bool caches;          // workers, slots and eviction are the same: the caches are as they were
-    bool policy;          // so is the policy's state
-    rt_bytes lineup;      // dp_participants_save; empty: there was none, or it does not fit
+    uint32_t iteration;     // the last one that was planned
+    uint64_t input_count;   // records taken until then
+    bool caches;            // workers, slots and eviction are the same: the caches are as they were
+    bool policy;            // so is the policy's state
+    rt_bytes chooser_state; // dp_participants_save; empty: there was none, or it does not fit
 } dp_restored;
 
-// lineup: dp_participants_save of who chooses the participants; empty where nobody does.
+// chooser_state: dp_participants_save of who chooses the participants; empty where nobody does.
 // bytes->failed: out of memory.
-void dp_planner_save(const dp_planner *planner, const rt_bytes *lineup, rt_bytes *bytes);
+void dp_planner_save(const dp_planner *planner, const rt_bytes *chooser_state, rt_bytes *bytes);
 
 // The PS holds key in this version; 0: of a model that the run began with, and that it has not
 // trained, so that rows are pulled when they are touched first. Before dp_planner_load.
@@ -38,7 +38,7 @@ rt_status dp_planner_know(dp_planner *planner, uint64_t key, uint32_t version, u
 // Into a planner that has planned nothing. same_config: values that input records changed are in
 // force again; otherwise the planner's configuration has them. Where workers, slots or eviction
 // differ, the caches are empty. RT_DATA (error says what cannot be, among it: the rows that it was
-// told of are not those of the cut), RT_NO_MEMORY: the planner is of no use then. restored->lineup
+// told of are not those of the cut), RT_NO_MEMORY: the planner is of no use then. restored->chooser_state
 // is the caller's on RT_OK, and empty otherwise.
 rt_status dp_planner_load(dp_planner *planner, rt_reader *reader, bool same_config,
                           dp_restored *restored, rt_error *error);

@@ -147,7 +147,7 @@ rt_status dp_sweep(dp_planner *planner, uint32_t floor, const dp_plan **plan_p, 
         return RT_NO_MEMORY;
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
         if (drop_below(planner, &planner->own, w, floor, plan) ||
-            (planner->shown.caches && drop_below(planner, &planner->shown, w, floor, plan)))
+            (planner->viewed.caches && drop_below(planner, &planner->viewed, w, floor, plan)))
             return RT_NO_MEMORY;
     }
     planner->swept.floor = (uint32_t)rt_max_u64(planner->swept.floor, floor);

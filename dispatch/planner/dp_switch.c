@@ -1,7 +1,7 @@
 // dp_switch - another policy while a planner plans (DP_INPUT_POLICY).
 //
 // Plans know nothing of policies, so only what a policy sees changes: its own state begins as in a
-// run that begins with it, and where it decides on snapshots (dp_shown.c) those begin as the
+// run that begins with it, and where it decides on snapshots (dp_viewed.c) those begin as the
 // workers' caches are, unless there are some already. Sizes of micro-batches stay as the run began:
 // a policy that could have unequal ones has equal ones where the run began without.
 #include <inttypes.h>
@@ -27,35 +27,36 @@ rt_status dp_planner_can_switch(const dp_planner *planner, rt_policy_kind policy
     return RT_OK;
 }
 
-static void drop_shown(dp_planner *planner)
+static void drop_viewed(dp_planner *planner)
 {
     for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-        const dp_cache *cache = &planner->shown.caches[w];
+        const dp_cache *cache = &planner->viewed.caches[w];
         for (uint32_t slot = 0; slot < cache->slot_count; slot++) {
             const uint32_t index = cache->slots[slot].record;
             if (index >= planner->directory.record_top)
                 continue;
-            dp_copies *copies = &planner->directory.records[index].shown;
-            if (dp_cache_slot(planner->shown.caches, w, copies) != slot)
+            dp_copies *copies = &planner->directory.records[index].viewed;
+            if (dp_cache_slot(planner->viewed.caches, w, copies) != slot)
                 continue;
-            dp_cache_drop(planner->shown.caches, w, copies);
+            dp_cache_drop(planner->viewed.caches, w, copies);
             dp_planner_release(planner, index);
         }
     }
-    dp_planner_destroy_caches(planner->shown.caches, planner->config.worker_count);
-    planner->shown.caches = NULL;
+    dp_planner_destroy_caches(planner->viewed.caches, planner->config.worker_count);
+    planner->viewed.caches = NULL;
 }
 
-static rt_status create_shown(dp_planner *planner, bool counts)
+static rt_status create_viewed(dp_planner *planner, bool counts)
 {
-    if (!planner->shown.seats && dp_planner_create_seats(planner, &planner->shown.seats))
+    if (!planner->viewed.changes &&
+        dp_planner_create_slot_changes(planner, &planner->viewed.changes))
         return RT_NO_MEMORY;
     if (counts && !planner->cached)
         planner->cached = rt_alloc(RT_FIELDS_MAX, sizeof *planner->cached);
-    if ((counts && !planner->cached) || dp_planner_create_caches(planner, &planner->shown.caches))
+    if ((counts && !planner->cached) || dp_planner_create_caches(planner, &planner->viewed.caches))
         return RT_NO_MEMORY;
     for (uint32_t w = 0; counts && w < planner->config.worker_count; w++)
-        dp_cache_count_fields(&planner->shown.caches[w], &planner->directory, planner->cached);
+        dp_cache_count_fields(&planner->viewed.caches[w], &planner->directory, planner->cached);
     return dp_planner_copy_caches(planner);
 }
 
@@ -66,9 +67,9 @@ rt_status dp_planner_switch(dp_planner *planner, rt_error *error)
         return RT_OK;
     const bool wants = dp_planner_decides_on_snapshots(config);
     const bool counts = dp_policy_chooses_tables(&config->dispatch);
-    if (planner->shown.caches && (!wants || (counts && !planner->shown.caches[0].by_field)))
-        drop_shown(planner);
-    if (wants && !planner->shown.caches && create_shown(planner, counts))
+    if (planner->viewed.caches && (!wants || (counts && !planner->viewed.caches[0].by_field)))
+        drop_viewed(planner);
+    if (wants && !planner->viewed.caches && create_viewed(planner, counts))
         return rt_fail(error, RT_NO_MEMORY, "out of memory for the caches that decisions see");
     planner->policy->destroy(planner->policy_state);
     planner->policy_state = NULL;

@@ -51,7 +51,7 @@ rt_pool *dp_planner_pool(const dp_planner *planner)
 {
     const bool one_by_one = !dp_planner_locates(planner) || planner->config.dispatch.full_sync ||
                             planner->own.caches[0].by_field ||
-                            (planner->shown.caches && planner->shown.caches[0].by_field);
+                            (planner->viewed.caches && planner->viewed.caches[0].by_field);
     return one_by_one ? NULL : planner->pool;
 }
 
@@ -85,40 +85,40 @@ rt_status dp_planner_each_worker(dp_planner *planner, rt_pool *pool, dp_worker_p
 
 typedef struct {
     dp_planner *planner;
-    dp_seating seatings[2];
-    uint32_t seating_count, part_count;
-} seat_parts;
+    dp_slot_change_set sets[2];
+    uint32_t set_count, part_count;
+} change_parts;
 
 static void unlink_part(void *context, uint32_t part)
 {
-    const seat_parts *all = context;
-    for (uint32_t i = 0; i < all->seating_count; i++)
-        dp_seats_unlink(&all->seatings[i], &all->planner->directory, part, all->part_count);
+    const change_parts *all = context;
+    for (uint32_t i = 0; i < all->set_count; i++)
+        dp_slot_changes_unlink(&all->sets[i], &all->planner->directory, part, all->part_count);
 }
 
 static void link_part(void *context, uint32_t part)
 {
-    const seat_parts *all = context;
-    for (uint32_t i = 0; i < all->seating_count; i++)
-        dp_seats_link(&all->seatings[i], &all->planner->directory, part, all->part_count);
+    const change_parts *all = context;
+    for (uint32_t i = 0; i < all->set_count; i++)
+        dp_slot_changes_link(&all->sets[i], &all->planner->directory, part, all->part_count);
 }
 
-static void add_seating(const dp_planner *planner, const dp_cache_set *set, seat_parts *all)
+static void add_set(const dp_planner *planner, const dp_cache_set *set, change_parts *all)
 {
-    all->seatings[all->seating_count++] = (dp_seating){.seats = set->seats,
+    all->sets[all->set_count++] = (dp_slot_change_set){.changes = set->changes,
                                                        .caches = set->caches,
                                                        .worker_count = planner->config.worker_count,
-                                                       .shown = set == &planner->shown};
+                                                       .viewed = set == &planner->viewed};
 }
 
-void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown)
+void dp_planner_settle_slot_changes(dp_planner *planner, bool own, bool viewed)
 {
     rt_pool *pool = dp_planner_pool(planner);
-    seat_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
+    change_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
     if (own)
-        add_seating(planner, &planner->own, &all);
-    if (shown)
-        add_seating(planner, &planner->shown, &all);
+        add_set(planner, &planner->own, &all);
+    if (viewed)
+        add_set(planner, &planner->viewed, &all);
     rt_pool_run(pool, all.part_count, unlink_part, &all);
     rt_pool_run(pool, all.part_count, link_part, &all);
 }
@@ -129,25 +129,25 @@ void dp_planner_settle_seats(dp_planner *planner, bool own, bool shown)
 static bool is_left(const dp_planner *planner, uint32_t index)
 {
     const dp_record *record = &planner->directory.records[index];
-    return record->copies.first == DP_NO_COPY && record->shown.first == DP_NO_COPY;
+    return record->copies.first == DP_NO_COPY && record->viewed.first == DP_NO_COPY;
 }
 
 // What is given back here is marked by a slot that there is not.
 static void detach_part(void *context, uint32_t part)
 {
-    const seat_parts *all = context;
+    const change_parts *all = context;
     dp_planner *planner = all->planner;
-    for (uint32_t i = 0; i < all->seating_count; i++) {
+    for (uint32_t i = 0; i < all->set_count; i++) {
         for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-            const dp_seats *seats = &all->seatings[i].seats[w];
-            for (uint32_t k = 0; k < seats->left_count; k++) {
-                dp_seat *seat = &seats->left[k];
-                if (k + DP_AHEAD < seats->left_count)
-                    dp_directory_prefetch(&planner->directory, seat[DP_AHEAD].record);
-                if (dp_seats_part(seat->record, all->part_count) == part &&
-                    is_left(planner, seat->record) &&
-                    dp_directory_detach(&planner->directory, seat->record))
-                    seat->slot = DP_NO_SLOT;
+            const dp_slot_changes *changes = &all->sets[i].changes[w];
+            for (uint32_t k = 0; k < changes->left_count; k++) {
+                dp_slot_change *change = &changes->left[k];
+                if (k + DP_AHEAD < changes->left_count)
+                    dp_directory_prefetch(&planner->directory, change[DP_AHEAD].record);
+                if (dp_slot_changes_part(change->record, all->part_count) == part &&
+                    is_left(planner, change->record) &&
+                    dp_directory_detach(&planner->directory, change->record))
+                    change->slot = DP_NO_SLOT;
             }
         }
     }
@@ -156,17 +156,17 @@ static void detach_part(void *context, uint32_t part)
 void dp_planner_release_left(dp_planner *planner)
 {
     rt_pool *pool = dp_planner_pool(planner);
-    seat_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
-    add_seating(planner, &planner->own, &all);
-    if (planner->shown.caches)
-        add_seating(planner, &planner->shown, &all);
+    change_parts all = {.planner = planner, .part_count = rt_pool_threads(pool)};
+    add_set(planner, &planner->own, &all);
+    if (planner->viewed.caches)
+        add_set(planner, &planner->viewed, &all);
     rt_pool_run(pool, all.part_count, detach_part, &all);
-    for (uint32_t i = 0; i < all.seating_count; i++) {
+    for (uint32_t i = 0; i < all.set_count; i++) {
         for (uint32_t w = 0; w < planner->config.worker_count; w++) {
-            const dp_seats *seats = &all.seatings[i].seats[w];
-            for (uint32_t k = 0; k < seats->left_count; k++) {
-                if (seats->left[k].slot == DP_NO_SLOT)
-                    dp_directory_reclaim(&planner->directory, seats->left[k].record);
+            const dp_slot_changes *changes = &all.sets[i].changes[w];
+            for (uint32_t k = 0; k < changes->left_count; k++) {
+                if (changes->left[k].slot == DP_NO_SLOT)
+                    dp_directory_reclaim(&planner->directory, changes->left[k].record);
             }
         }
     }

@@ -217,17 +217,17 @@ static void expect_row(dp_window *w, const dp_planner *planner, window_batch *b,
     if (is_in_sight(w, b->before[d], planner->iteration)) {
         holders = batch_of(w, b->before[d].iteration)->trainers[b->before[d].index];
         key->dirty = true;
-        if (rt_bits_many(holders) && !planner->shown.caches)
+        if (rt_bits_many(holders) && !planner->viewed.caches)
             holders = 0;
     } else {
         const uint32_t index = dp_directory_peek(&planner->directory, key->key);
         const dp_record *record = index == DP_NO_RECORD ? NULL : &planner->directory.records[index];
         if (record) {
-            holders = planner->shown.caches ? record->shown.holders : record->copies.holders;
+            holders = planner->viewed.caches ? record->viewed.holders : record->copies.holders;
             key->dirty = record->version != record->version_ps || rt_bits_many(holders);
         }
     }
-    key->holders = dp_lineup_numbers(planner, holders);
+    key->holders = dp_active_numbers(planner, holders);
     b->held[d] = key->held = dp_planner_held_byte(key->holders, key->dirty);
 }
 
@@ -237,7 +237,7 @@ static uint8_t next_of(const dp_window *w, const dp_planner *planner, const wind
     if (!is_in_sight(w, b->after[d], planner->iteration))
         return DP_NO_NEXT;
     const window_batch *then = batch_of(w, b->after[d].iteration);
-    const uint64_t trainers = dp_lineup_numbers(planner, then->trainers[b->after[d].index]);
+    const uint64_t trainers = dp_active_numbers(planner, then->trainers[b->after[d].index]);
     if (!then->is_placed || !rt_bits_one(trainers))
         return DP_NO_NEXT;
     return (uint8_t)rt_lowest_bit(trainers);
@@ -278,7 +278,7 @@ static void place_batch(dp_window *w, const dp_planner *planner, window_batch *b
     dp_cost_matrix(&view, w->cost, w->stride);
     const dp_problem problem = {b->sample_count, view.worker_count, w->stride, w->cost, capacity};
     dp_solver_transport.solve(w->solver, &problem, b->worker_of_sample);
-    dp_lineup_ranks(planner, b->sample_count, b->worker_of_sample);
+    dp_active_ranks(planner, b->sample_count, b->worker_of_sample);
     set_trainers(b, b->worker_of_sample);
 }
 

@@ -36,7 +36,7 @@ typedef enum {
     DP_POLICY_TABLES = 4,     // can score some tables only: dispatch.tables
     DP_POLICY_TIME = 8,       // lowers the time of an iteration; the others lower its cost
     DP_POLICY_REFERENCE = 16, // published results are given relative to it
-    DP_POLICY_SNAPSHOTS = 32, // dispatch.view "auto": it sees the caches of dp_shown
+    DP_POLICY_SNAPSHOTS = 32, // dispatch.view "auto": it sees the caches of dp_viewed
     DP_POLICY_WINDOWS = 64,   // dispatch.window means something: it looks at dp_view.next
     DP_POLICY_FRESH = 128,    // not with consistency.staleness
     DP_POLICY_HOT = 256       // every worker keeps the rows of dispatch.profile (dp_hot.h)

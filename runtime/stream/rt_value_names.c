@@ -7,7 +7,7 @@
 
 #include "runtime/config/rt_config.h"
 #include "runtime/rt_hash.h"
-#include "runtime/rt_shown.h"
+#include "runtime/rt_printable.h"
 
 #define PLACES (2 * RT_VALUE_NAMES_MAX)
 
@@ -61,9 +61,9 @@ static void write_name(uint64_t key, const char *text, size_t length,
                        char name[RT_VALUE_NAME_BYTES])
 {
     const size_t kept = RT_VALUE_NAME_BYTES - strlen("~12345678");
-    if (rt_shown_write(text, length, name, RT_VALUE_NAME_BYTES))
+    if (rt_printable_write(text, length, name, RT_VALUE_NAME_BYTES))
         return;
-    (void)rt_shown_write(text, length, name, kept);
+    (void)rt_printable_write(text, length, name, kept);
     const size_t used = strlen(name);
     snprintf(name + used, RT_VALUE_NAME_BYTES - used, "~%08" PRIx32, (uint32_t)(key & RT_ID_MASK));
 }

@@ -2,7 +2,7 @@
 // people.
 //
 // Whoever reads the column notes them, others ask. Bounded: of RT_VALUE_NAMES_MAX values, those
-// that came first. A name prints (rt_shown), and no two are the same. Any thread.
+// that came first. A name prints (rt_printable), and no two are the same. Any thread.
 #ifndef RT_VALUE_NAMES_H
 #define RT_VALUE_NAMES_H
 

@@ -31,7 +31,7 @@ typedef enum {
     RT_TAKE_COUNT, // the sum of what processes count, each from 0
 } rt_take;
 
-typedef enum { RT_SHOWN_ALWAYS, RT_SHOWN_IF_KNOWN, RT_SHOWN_IF_ANY } rt_shown_when;
+typedef enum { RT_SHOWN_ALWAYS, RT_SHOWN_IF_KNOWN, RT_SHOWN_IF_ANY } rt_printable_when;
 
 #define RT_CHART_PAGE 1u
 #define RT_CHART_REPORT 2u
@@ -44,7 +44,7 @@ typedef struct {
     const char *status;
     const char *series, *labels;
     double base_units; // of one unit, for Prometheus; 0: 1
-    rt_shown_when tile_when;
+    rt_printable_when tile_when;
     uint32_t mean_of; // another metric of the run, whose mean it is where it is unknown; 0: none
     struct {
         const char *id, *title;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "runtime/rt_build.h"
-#include "runtime/rt_shown.h"
+#include "runtime/rt_printable.h"
 #include "runtime/watch/rt_view_write.h"
 
 #define LABEL_BYTES (2 * RT_VIEW_NAME)
@@ -41,7 +41,7 @@ static const char *label(const char *value, char out[LABEL_BYTES])
     char shown[RT_VIEW_NAME];
     size_t at = 0;
     snprintf(shown, sizeof shown, "%s", value);
-    rt_shown_clean(shown);
+    rt_printable_clean(shown);
     for (const char *next = shown; *next; next++) {
         if (*next == '\\' || *next == '"')
             out[at++] = '\\';

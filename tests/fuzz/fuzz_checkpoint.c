@@ -332,7 +332,7 @@ static void write_dense(const fixture *f, const char *path, rt_file_sum *sum)
     rt_bytes_fini(&bytes);
 }
 
-static dp_stats *create_tally(const fixture *f)
+static dp_stats *create_stats(const fixture *f)
 {
     dp_stats_config config = {.config = &f->config, .dense_count = f->schema.dense_count};
     dp_stats *stats;
@@ -386,7 +386,7 @@ static void make_checkpoints(fixture *f, size_t index)
     make_samples(f);
     make_config(f, index);
     make_folders(f);
-    f->stats = create_tally(f);
+    f->stats = create_stats(f);
     f->model = create_model(f);
     must(dp_planner_create(&f->planner, &planner, &error), &error);
     must(rt_stream_open(&f->config.stream, f->config.seed, &stream, &error), &error);

@@ -372,16 +372,16 @@ bool planned_step(planned *p)
 void planned_cut(planned *p, rt_bytes *state)
 {
     const dp_plan *plan;
-    rt_bytes lineup = {0};
+    rt_bytes chooser_state = {0};
     rt_error error = {0};
     assert_int_equal(dp_planner_flush(p->planner, &plan), RT_OK);
     add_plan(p, plan, NULL);
     if (p->chooser)
-        dp_participants_save(p->chooser, &lineup);
+        dp_participants_save(p->chooser, &chooser_state);
     *state = (rt_bytes){0};
-    dp_planner_save(p->planner, &lineup, state);
+    dp_planner_save(p->planner, &chooser_state, state);
     assert_false(state->failed);
-    rt_bytes_fini(&lineup);
+    rt_bytes_fini(&chooser_state);
     if (!dp_planner_legal(p->planner, &error))
         fail_msg("%s", error.text);
 }

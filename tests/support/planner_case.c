@@ -176,7 +176,7 @@ void planner_case_compare(planner_case *pc)
         if (!record || directory->records[record - 1].copies.holders)
             continue;
         const dp_record *other = &directory->records[record - 1]; // outdated, or shown
-        assert_true(other->copies.first != DP_NO_COPY || other->shown.first != DP_NO_COPY);
+        assert_true(other->copies.first != DP_NO_COPY || other->viewed.first != DP_NO_COPY);
         held++;
     }
     assert_int_equal(directory->record_count, held); // others keep 16 bytes only

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "dispatch/cache/dp_seats.h"
+#include "dispatch/cache/dp_slot_changes.h"
 #include "runtime/config/rt_policies.h"
 #include "tests/support/planner_case.h"
 
@@ -176,7 +176,7 @@ static void batches_and_workers(void **state)
 typedef struct {
     dp_directory directory;
     dp_cache caches[3];
-    dp_seats *seats;
+    dp_slot_changes *seats;
 } chains;
 
 static void chains_init(chains *c)
@@ -186,14 +186,14 @@ static void chains_init(chains *c)
     assert_int_equal(dp_directory_reserve(&c->directory, KEYS), RT_OK);
     for (uint32_t w = 0; w < 3; w++)
         assert_int_equal(dp_cache_init(&c->caches[w], w, &eviction), RT_OK);
-    assert_int_equal(dp_seats_create(3, SLOTS, &c->seats), RT_OK);
+    assert_int_equal(dp_slot_changes_create(3, SLOTS, &c->seats), RT_OK);
 }
 
 static void chains_fini(chains *c)
 {
     for (uint32_t w = 0; w < 3; w++)
         dp_cache_fini(&c->caches[w]);
-    dp_seats_destroy(c->seats, 3);
+    dp_slot_changes_destroy(c->seats, 3);
     dp_directory_fini(&c->directory);
 }
 
@@ -201,7 +201,7 @@ static void chains_fini(chains *c)
 // slots have new owners already.
 static void turn_over(chains *c, uint32_t iteration, uint32_t part_count)
 {
-    const dp_seating seating = {c->seats, c->caches, 3, false};
+    const dp_slot_change_set seating = {c->seats, c->caches, 3, false};
     for (uint32_t w = 0; w < 3; w++) {
         dp_cache *cache = &c->caches[w];
         c->seats[w].left_count = c->seats[w].taken_count = 0;
@@ -214,7 +214,7 @@ static void turn_over(chains *c, uint32_t iteration, uint32_t part_count)
                 const uint32_t slot = dp_eviction_victim(cache->eviction, iteration);
                 if (slot == DP_NO_SLOT)
                     continue;
-                dp_seats_leave(&c->seats[w], cache->slots[slot].record, slot);
+                dp_slot_changes_leave(&c->seats[w], cache->slots[slot].record, slot);
                 dp_cache_vacate(cache, slot);
             }
             bool comes = true; // a key may be there twice: i x (w + 1) wraps around
@@ -223,13 +223,13 @@ static void turn_over(chains *c, uint32_t iteration, uint32_t part_count)
             for (uint32_t k = 0; k < c->seats[w].left_count; k++)
                 comes &= c->seats[w].left[k].record != record;
             if (comes)
-                dp_seats_take(&c->seats[w], record, dp_cache_take(cache, record, iteration));
+                dp_slot_changes_take(&c->seats[w], record, dp_cache_take(cache, record, iteration));
         }
     }
     for (uint32_t part = 0; part < part_count; part++)
-        dp_seats_unlink(&seating, &c->directory, part, part_count);
+        dp_slot_changes_unlink(&seating, &c->directory, part, part_count);
     for (uint32_t part = 0; part < part_count; part++)
-        dp_seats_link(&seating, &c->directory, part, part_count);
+        dp_slot_changes_link(&seating, &c->directory, part, part_count);
 }
 
 // Every slot that is taken is in the chain of its record, once.

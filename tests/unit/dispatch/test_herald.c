@@ -51,11 +51,11 @@ static void add_naively(weights *w, const planner_case *pc)
         }
         return;
     }
-    for (uint64_t i = 0; i <= directory->mask; i++) { // test_shown checks these holders
+    for (uint64_t i = 0; i <= directory->mask; i++) { // test_viewed checks these holders
         const dp_entry *entry = &directory->entries[i];
         if (entry->record)
             add_key(w, &pc->batch, workers, entry->key,
-                    directory->records[entry->record - 1].shown.holders);
+                    directory->records[entry->record - 1].viewed.holders);
     }
 }
 

@@ -31,7 +31,7 @@ static void spoil(dp_planner *planner, const dp_cache_set *set, way how)
 {
     dp_cache *caches = set->caches;
     dp_record *record = held_record(planner, set);
-    dp_copies *copies = set == &planner->own ? &record->copies : &record->shown;
+    dp_copies *copies = set == &planner->own ? &record->copies : &record->viewed;
     switch (how) {
     case OCCUPIED:
         caches[1].occupied++;
@@ -59,7 +59,7 @@ static void spoil(dp_planner *planner, const dp_cache_set *set, way how)
     }
 }
 
-static void must_be_seen(rt_view_kind view, bool is_shown, way how)
+static void must_be_seen(rt_view_kind view, bool is_viewed, way how)
 {
     const planner_shape shape = {.seed = 3,
                                  .worker_count = 3,
@@ -76,9 +76,9 @@ static void must_be_seen(rt_view_kind view, bool is_shown, way how)
         planner_case_look_up(&pc, 12);
         planner_case_commit(&pc);
     }
-    assert_int_equal(pc.planner->shown.caches != NULL, view == RT_VIEW_SNAPSHOT);
+    assert_int_equal(pc.planner->viewed.caches != NULL, view == RT_VIEW_SNAPSHOT);
     assert_true(dp_planner_legal(pc.planner, &error));
-    spoil(pc.planner, is_shown ? &pc.planner->shown : &pc.planner->own, how);
+    spoil(pc.planner, is_viewed ? &pc.planner->viewed : &pc.planner->own, how);
     if (dp_planner_legal(pc.planner, &error) || !strstr(error.text, says[how]))
         fail_msg("way %d: \"%s\"", (int)how, error.text);
     planner_case_fini(&pc);

@@ -246,7 +246,7 @@ static bool *mark_state(const planned *p, const rt_bytes *state)
             mark_section(&m, 6);
     for (uint32_t w = 0; w < n; w++) {
         mark_described(&m, !w && p->is_told ? 8 : 0, 1);
-        for (uint32_t set = 0; set < 1u + (planner->shown.caches != NULL); set++) {
+        for (uint32_t set = 0; set < 1u + (planner->viewed.caches != NULL); set++) {
             if (w && w + 1 < n)
                 m.at += sizeof(uint64_t) + size_at(&m, m.at);
             else
@@ -282,7 +282,7 @@ static void try_state(void *context, const rt_bytes *bytes, said *all)
     else if (!dp_planner_legal(planner, &error))
         fail_msg("a state is taken, with which %s", error.text);
     all->taken += !text;
-    rt_bytes_fini(&restored.lineup);
+    rt_bytes_fini(&restored.chooser_state);
     dp_planner_destroy(planner);
 }
 
@@ -403,7 +403,7 @@ static void load_as(const planned *p, const char *as, const rt_bytes *state)
         if (!dp_planner_legal(planner, &error))
             fail_msg("%s: %s", as, error.text);
     }
-    rt_bytes_fini(&restored.lineup);
+    rt_bytes_fini(&restored.chooser_state);
     dp_planner_destroy(planner);
 }
 
@@ -420,9 +420,9 @@ static void replace(planned *p, const rt_bytes *state)
     for (uint32_t slot = 0; dp_planner_refill(planner, 30, &slot, &plan) == RT_OK;)
         continue;
     const dp_rates told = dp_planner_rates_told(planner);
-    if (dp_participants_open(&p->planner_config, &restored.lineup, &told, &chooser, &error))
+    if (dp_participants_open(&p->planner_config, &restored.chooser_state, &told, &chooser, &error))
         fail_msg("%s", error.text);
-    rt_bytes_fini(&restored.lineup);
+    rt_bytes_fini(&restored.chooser_state);
     planned_replace(p, planner, chooser);
 }
 

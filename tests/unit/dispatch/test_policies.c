@@ -302,7 +302,7 @@ static void planner_passes_alpha_on(void **state)
 // Every sample goes to one of the workers with room that hold most of its rows.
 static uint32_t check_laia(const planner_case *pc, const uint32_t *placement, uint32_t *ties_of)
 {
-    const dp_view *view = dp_planner_view(pc->planner); // test_cost and test_shown check it
+    const dp_view *view = dp_planner_view(pc->planner); // test_cost and test_viewed check it
     uint32_t n = pc->shape.worker_count, total = pc->batch.sample_count, tied = 0;
     uint32_t room[RT_WORKERS_MAX];
     for (uint32_t j = 0; j < n; j++)

@@ -48,13 +48,13 @@ static void take_part(dp_planner *planner, uint32_t worker_count, uint64_t worke
     }
 }
 
-static void cut_with(driven *d, const rt_bytes *lineup, rt_bytes *state)
+static void cut_with(driven *d, const rt_bytes *chooser_state, rt_bytes *state)
 {
     const dp_plan *plan;
     rt_error error = {0};
     assert_int_equal(dp_planner_flush(d->planner, &plan), RT_OK);
     *state = (rt_bytes){0};
-    dp_planner_save(d->planner, lineup, state);
+    dp_planner_save(d->planner, chooser_state, state);
     assert_false(state->failed);
     if (!dp_planner_legal(d->planner, &error))
         fail_msg("%s", error.text);
@@ -422,8 +422,8 @@ static void another_view(void **context)
             if (!directory->entries[i].record)
                 continue;
             const dp_record *record = &directory->records[directory->entries[i].record - 1];
-            bool shown = pc.config.dispatch.view == RT_VIEW_SNAPSHOT;
-            assert_int_equal(record->shown.holders, shown ? record->copies.holders : 0);
+            bool viewed = pc.config.dispatch.view == RT_VIEW_SNAPSHOT;
+            assert_int_equal(record->viewed.holders, viewed ? record->copies.holders : 0);
             held += record->copies.holders != 0;
         }
         assert_true(restored.caches && held > 0);
@@ -570,18 +570,18 @@ static void who_takes_part(void **context)
         random_batches_fill(&pc.batches, &all.items[t], SAMPLES);
     }
     for (uint32_t before = 0; before < 2; before++) {
-        rt_bytes state, lineup = {0};
+        rt_bytes state, chooser_state = {0};
         dp_restored restored;
         driven one = {0}, other = {.previewed = 20};
-        rt_bytes_put(&lineup, "chooser", 7);
+        rt_bytes_put(&chooser_state, "chooser", 7);
         assert_int_equal(dp_planner_create(&pc.config, &one.planner, NULL), RT_OK);
         for (uint32_t t = 0; t < 20; t++) {
             if (t == 8)
                 take_part(one.planner, shape.worker_count, before ? 15 : 6);
             (void)step(&one, &all, t);
         }
-        cut_with(&one, before ? &(rt_bytes){0} : &lineup, &state);
-        if (before) { // without names, samples, the last two values, and a lineup
+        cut_with(&one, before ? &(rt_bytes){0} : &chooser_state, &state);
+        if (before) { // without names, samples, the last two values, and a chooser_state
             rt_bytes plain = {0};
             const uint32_t format = 3;
             fields_plain(&state, &plain);
@@ -600,7 +600,7 @@ static void who_takes_part(void **context)
         if (load(&pc.config, one.planner, &state, &other.planner, &restored, &error))
             fail_msg("%s", error.text);
         assert_true(restored.caches && restored.iteration == 20);
-        assert_int_equal(restored.lineup.size, before ? 0 : 7);
+        assert_int_equal(restored.chooser_state.size, before ? 0 : 7);
         assert_int_equal(dp_planner_participants(other.planner), before ? 15 : 6);
         for (uint32_t t = 20; t < BATCHES; t++) {
             if (t % 9 == 0) {
@@ -612,8 +612,8 @@ static void who_takes_part(void **context)
                 fail_msg("iteration %u differs, before %u", t + 1, before);
         }
         rt_bytes_fini(&state);
-        rt_bytes_fini(&lineup);
-        rt_bytes_fini(&restored.lineup);
+        rt_bytes_fini(&chooser_state);
+        rt_bytes_fini(&restored.chooser_state);
         dp_planner_destroy(one.planner);
         dp_planner_destroy(other.planner);
     }
@@ -654,7 +654,7 @@ static void counts_of_keys(void **context)
     assert_memory_equal(again.data, state.data, state.size);
     rt_bytes_fini(&state);
     rt_bytes_fini(&again);
-    rt_bytes_fini(&restored.lineup);
+    rt_bytes_fini(&restored.chooser_state);
     rt_batch_fini(&batch);
     dp_planner_destroy(one);
     dp_planner_destroy(other);
@@ -692,7 +692,7 @@ static void must_be_refused(const planner_case *pc, const dp_planner *from, cons
         if (status != (by ? RT_DATA : RT_OK) || (by && !strstr(error.text, text)))
             fail_msg("by %d: %d, \"%s\"", by, status, error.text);
         if (!status)
-            rt_bytes_fini(&restored.lineup);
+            rt_bytes_fini(&restored.chooser_state);
         dp_planner_destroy(planner);
         rt_bytes_fini(&other);
     }

@@ -79,10 +79,10 @@ static void a_new_snapshot_is_what_workers_hold(void **state)
     planner_case_init(&pc, &shape);
     for (uint32_t t = 0; t < 20; t++)
         step(&pc);
-    assert_null(pc.planner->shown.caches);
+    assert_null(pc.planner->viewed.caches);
     assert_int_equal(set_policy(&pc, RT_POLICY_LAIA, NULL), RT_OK);
     planner_case_look_up(&pc, 32);
-    assert_non_null(pc.planner->shown.caches);
+    assert_non_null(pc.planner->viewed.caches);
     const dp_view *view = dp_planner_view(pc.planner);
     uint32_t held = 0;
     for (uint32_t d = 0; d < view->distinct_count; d++) {
@@ -93,7 +93,7 @@ static void a_new_snapshot_is_what_workers_hold(void **state)
     planner_case_commit(&pc);
     assert_int_equal(set_policy(&pc, RT_POLICY_MAKESPAN, NULL), RT_OK);
     step(&pc);
-    assert_null(pc.planner->shown.caches);
+    assert_null(pc.planner->viewed.caches);
     planner_case_fini(&pc);
 }
 

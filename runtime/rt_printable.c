@@ -1,4 +1,4 @@
-#include "runtime/rt_shown.h"
+#include "runtime/rt_printable.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static bool prints(uint32_t number)
     return true;
 }
 
-size_t rt_shown_character(const char *text)
+size_t rt_printable_character(const char *text)
 {
     uint32_t number = 0;
     const size_t length = decode((const unsigned char *)text, &number);
@@ -50,14 +50,14 @@ size_t rt_shown_character(const char *text)
     return 0;
 }
 
-bool rt_shown_write(const char *text, size_t length, char *out, size_t size)
+bool rt_printable_write(const char *text, size_t length, char *out, size_t size)
 {
     char character[8];
     size_t used = 0;
     while (length > 0) {
         char part[5] = ""; // a terminated copy: text need not be
         memcpy(part, text, rt_min_u64(length, 4));
-        size_t taken = rt_shown_character(part);
+        size_t taken = rt_printable_character(part);
         const bool is_taken = taken && !(part[0] == '\\' && part[1] == 'x');
         if (is_taken)
             snprintf(character, sizeof character, "%.*s", (int)taken, part);
@@ -76,10 +76,10 @@ bool rt_shown_write(const char *text, size_t length, char *out, size_t size)
     return length == 0;
 }
 
-void rt_shown_clean(char *text)
+void rt_printable_clean(char *text)
 {
     while (*text) {
-        const size_t length = rt_shown_character(text);
+        const size_t length = rt_printable_character(text);
         if (length == 0)
             *text = '?';
         text += length + (length == 0);

@@ -27,7 +27,7 @@ uint64_t dp_planner_row_count(const dp_planner *planner)
     return planner->directory.key_count;
 }
 
-void dp_lineup_set(dp_planner *planner)
+void dp_active_set(dp_planner *planner)
 {
     const dp_planner_config *config = &planner->config;
     const uint64_t all = rt_bits_below(config->worker_count) & ~config->lost;
@@ -54,7 +54,7 @@ static void keep_columns(const dp_planner *planner, int32_t (*from)[RT_WORKERS_M
     }
 }
 
-void dp_lineup_ticks(dp_planner *planner)
+void dp_active_ticks(dp_planner *planner)
 {
     dp_ticks *all = &planner->ticks, *seen = &planner->view_ticks;
     const uint32_t count = rt_bit_count(planner->participants);
@@ -72,7 +72,7 @@ void dp_lineup_ticks(dp_planner *planner)
     }
 }
 
-uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks)
+uint64_t dp_active_numbers(const dp_planner *planner, uint64_t ranks)
 {
     uint64_t numbers = 0;
     if (dp_planner_all_train(planner))
@@ -82,7 +82,7 @@ uint64_t dp_lineup_numbers(const dp_planner *planner, uint64_t ranks)
     return numbers;
 }
 
-void dp_lineup_ranks(const dp_planner *planner, uint32_t sample_count, uint32_t *worker_of_sample)
+void dp_active_ranks(const dp_planner *planner, uint32_t sample_count, uint32_t *worker_of_sample)
 {
     if (dp_planner_all_train(planner))
         return;
@@ -90,7 +90,7 @@ void dp_lineup_ranks(const dp_planner *planner, uint32_t sample_count, uint32_t 
         worker_of_sample[i] = planner->rank_of[worker_of_sample[i]];
 }
 
-void dp_lineup_predict(dp_planner *planner, const dp_plan *plan)
+void dp_active_predict(dp_planner *planner, const dp_plan *plan)
 {
     dp_account_config costs;
     dp_account account = {0};
