@@ -209,7 +209,7 @@ rt_status dp_run_take(void *context, uint32_t peer, const rt_message *message, r
 // Waits for messages or plans, notes a request to stop, and takes all messages that came.
 rt_status dp_run_turn(dp_run *run, rt_error *error);
 
-// ---- dp_spared.c -----------------------------------------------------------------------------
+// ---- dp_losses.c -----------------------------------------------------------------------------
 
 // A worker (dp_run *context), by its place, is lost: whether the run goes on without it. why: what
 // has become of it.
@@ -222,7 +222,7 @@ void dp_run_put_off_taking_back(dp_run *run);
 // workers are back, all is to start anew.
 rt_status dp_run_train(dp_run *run, rt_error *error);
 
-// ---- dp_run_watch.c --------------------------------------------------------------------------
+// ---- dp_watch.c --------------------------------------------------------------------------
 
 // An iteration is complete; now and then, records where they are due; the last ones.
 void dp_run_watch_iteration(dp_run *run, const dp_planned *planned);

@@ -16,7 +16,7 @@
 #define SYNC_BYTES (UINT64_C(8) << 20) // so often within a file: commits wait behind it
 #define BESIDE_BYTES_MAX (256u << 10)  // dp_members of 64 boxes
 
-// What stands beside checkpoints and a start needs (dp_members, dp_flaps, dp_control).
+// What stands beside checkpoints and a start needs (dp_members, dp_membership, dp_control).
 static const struct {
     const char *name;
     bool ends; // it goes once no checkpoint needs it any more
