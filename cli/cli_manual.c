@@ -21,7 +21,7 @@ static const char statuses[] =
     ".SH EXIT STATUS\n"
     "0: done. 1: it failed. 2: wrong usage. Of\n"
     ".BR coordinator , \" ps\" \" and\" \" worker\"\n"
-    "also 3: the run failed elsewhere; 4: all start anew, and it cannot do so by itself; 5: it would\n"
+    "also 3: the run failed elsewhere; 4: all processes are to start again; 5: it would\n"
     "only happen again until somebody mends it.\n";
 
 // Roff of the name of a page, "lanyard-up".

@@ -416,9 +416,7 @@ static rt_status hold_folder(const char *path, rt_error *error)
         return RT_OK;
     close(fd);
     return rt_fail(error, RT_IO,
-                   "%s: another coordinator is at work there: end it, or take another "
-                   "folder",
-                   path);
+                   "%s: another coordinator uses this folder: end it, or use another folder", path);
 }
 
 // "1,3": ranks of workers.

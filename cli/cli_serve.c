@@ -65,7 +65,8 @@ static rt_status subscribe_with(serving *s, rt_config *config, const char *stand
     if (s->fetches && *standby)
         return rt_fail(
             error, RT_CONFIG,
-            "--run: with serve.rows \"fetched\" one address: rows are asked of that box");
+            "--run: expected one address with serve.rows \"fetched\", because all rows come from "
+            "that box");
     const ew_subscriber_config ask = {s->address,           standby,  s->folder,
                                       config->publish.keep, &s->keys, s->fetches};
     return ew_subscriber_open(&ask, &s->subscriber, error);

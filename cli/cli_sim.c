@@ -482,11 +482,9 @@ static rt_status open_outputs(const output_paths *paths, uint32_t run_count, dp_
                               rt_error *error)
 {
     if (sim->journal && run_count > 1)
-        return rt_fail(error, RT_CONFIG, "--journal: takes the records of one policy, not of %u",
-                       run_count);
+        return rt_fail(error, RT_CONFIG, "--journal: expected one policy, found %u", run_count);
     if (paths->placements && run_count > 1)
-        return rt_fail(error, RT_CONFIG, "--placements: takes those of one policy, not of %u",
-                       run_count);
+        return rt_fail(error, RT_CONFIG, "--placements: expected one policy, found %u", run_count);
     if (paths->trace && !(sim->trace = fopen(paths->trace, "w")))
         return rt_fail(error, RT_IO, "%s: %s", paths->trace, strerror(errno));
     if (paths->placements && !(sim->placements = fopen(paths->placements, "w")))

@@ -133,7 +133,7 @@ static rt_status hold(const char *path, rt_error *error)
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
         return RT_OK;
     close(fd);
-    return rt_fail(error, RT_IO, "%s: a coordinator or standby is at work there", path);
+    return rt_fail(error, RT_IO, "%s: a coordinator or standby uses this folder", path);
 }
 
 static rt_status prepare_folder(const rt_config *config, const char *out, rt_error *error)
@@ -277,7 +277,7 @@ static rt_status ask(const rt_config *config, char text[RT_ASK_BYTES_MAX], rt_er
 {
     if (!*config->standby)
         return rt_fail(error, RT_CONFIG,
-                       "coordinator.standby: none is named, or it is the one that leads already");
+                       "coordinator.standby: no standby is named, or it already leads the run");
     rt_keys *keys = rt_alloc(1, sizeof *keys);
     if (!keys)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");

@@ -251,7 +251,7 @@ static rt_status draw(const top *t, const char *json, bool is_screen, rt_page *t
         rows = terminal_rows();
     cJSON *parsed = cJSON_Parse(json);
     if (!parsed)
-        return rt_fail(error, RT_DATA, "%s: what it answers is no JSON", t->source);
+        return rt_fail(error, RT_DATA, "%s: its answer is not JSON", t->source);
     cli_top_draw(parsed, t->source, rows, text);
     cJSON_Delete(parsed);
     if (text->failed)

@@ -474,7 +474,7 @@ static void report_failure(run *r)
         rt_error_log("%s (pid %ld) was ended by signal %d (%s)", c->name, (long)c->past_pid,
                      WTERMSIG(c->failure), strsignal(WTERMSIG(c->failure)));
     else if (c && c->pid)
-        rt_error_log("%s (pid %ld) answers nobody", c->name, (long)c->pid);
+        rt_error_log("%s (pid %ld) does not answer", c->name, (long)c->pid);
     else if (c && !has_said_why(c))
         rt_error_log("%s (pid %ld) ended with status %d", c->name, (long)c->past_pid,
                      WEXITSTATUS(c->failure));

@@ -140,7 +140,7 @@ static const cli_command commands[] = {
      "log.level;\n"
      "         optimizer.rows.learning_rate, optimizer.dense.learning_rate: by a checkpoint from "
      "which\n"
-     "         all start anew\n"
+     "         all processes start again\n"
      "  VALUE  as after --set\n"
      "What changes plans is in records.jsonl and in checkpoints (docs/OPERATIONS.md).\n",
      cli_set},

@@ -458,8 +458,7 @@ static rt_status add_join(ps_dense *dense, uint32_t worker, const rt_message *me
     const size_t size = sizeof *dense->joins;
     if (rt_message_header(message)->count != 1 || dense->joined & rt_bit(worker) ||
         dense->rounds == ROUNDS_MAX)
-        return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange once too often",
-                       worker);
+        return rt_fail(error, RT_WIRE, "worker %u: joins the dense exchange a second time", worker);
     memcpy(&dense->joins[worker], rt_message_payload(message), size);
     dense->joined |= rt_bit(worker);
     for (uint32_t w = 0; w < dense->worker_count; w++)

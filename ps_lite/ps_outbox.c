@@ -116,7 +116,7 @@ rt_status ps_outbox_send(ps_outbox *outbox, uint32_t worker, rt_message *message
         return RT_OK;
     }
     if (status == RT_AGAIN)
-        status = rt_fail(error, RT_LIMIT, "worker %u does not take its messages: %u wait", worker,
+        status = rt_fail(error, RT_LIMIT, "worker %u does not read its messages: %u wait", worker,
                          out->queue_count);
     if (status)
         rt_message_release(message);

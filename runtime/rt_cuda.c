@@ -29,7 +29,7 @@ rt_status rt_cuda_open(const char *path, const rt_cuda_plugin **plugin_p, rt_err
         path = RT_CUDA_FILE;
     const rt_cuda_plugin *plugin = dlsym(library, RT_CUDA_SYMBOL);
     if (!plugin)
-        return rt_fail(error, RT_UNSUPPORTED, "%s is no plug-in of Lanyard", path);
+        return rt_fail(error, RT_UNSUPPORTED, "%s is not a plug-in of Lanyard", path);
     if (plugin->abi != RT_CUDA_ABI)
         return rt_fail(error, RT_UNSUPPORTED,
                        "%s is of another version (%u, expected %u): build both from one tree", path,

@@ -45,8 +45,8 @@ rt_status rt_plugin_load(const char *file, bool is_global, void **library_p, rt_
     if (!found && !is_path && strncmp(why, file, strlen(file)) == 0)
         return rt_fail(
             error, RT_UNSUPPORTED,
-            "%s is neither beside the program, nor in ../lib/lanyard, nor on the library "
-            "path (make builds it where what it needs is)",
+            "%s is neither beside the program, nor in ../lib/lanyard, nor on the library path "
+            "(make builds it if the libraries that it needs are installed)",
             file);
     // Mostly a library that the plug-in needs, which the loader names.
     return rt_fail(

@@ -92,9 +92,8 @@ static rt_status set_policy(dp_run *run, const rt_config *fresh, rt_error *error
         fresh->consistency.staleness != now->consistency.staleness ||
         fresh->cache.eviction != now->cache.eviction)
         return rt_fail(error, RT_CONFIG,
-                       "dispatch.policy: \"%s\" comes with another consistency.staleness or "
-                       "cache.eviction than this run trains with, where \"auto\" stands for them: "
-                       "it takes a restart",
+                       "dispatch.policy: \"%s\" has another consistency.staleness or "
+                       "cache.eviction for \"auto\" than this run uses: a restart is needed",
                        rt_config_choice_name("dispatch.policy", (int)dispatch->policy));
     dp_feed_tell(run->feed, &input);
     return RT_OK;
@@ -164,7 +163,8 @@ static rt_status set_dense_rate(dp_run *run, const rt_config *fresh, rt_error *e
 }
 
 static const char by_plan[] = "from the next plan on", at_once[] = "from now on",
-                  by_checkpoint[] = "from the next checkpoint on, with which all start anew",
+                  by_checkpoint[] =
+                      "from the next checkpoint on, with which all processes start again",
                   by_version[] = "from the next version on";
 
 static const struct {
@@ -525,13 +525,13 @@ rt_status dp_control_do(dp_run *run, char *request, char *answer, size_t size, r
         parts[count++] = at;
     }
     if (run->phase != DP_RUN_TRAINS || run->interrupted)
-        return rt_fail(error, RT_AGAIN, "the run does not train: it begins, or ends");
+        return rt_fail(error, RT_AGAIN, "the run does not train now: it is starting or ending");
     for (size_t i = 0; i < RT_COUNT_OF(verbs); i++) {
         if (strcmp(verbs[i].name, request) == 0 && count == verbs[i].arguments + 1)
             return verbs[i].run(run, parts[1], parts[2], answer, size, error);
     }
     if (strcmp(request, "promote") == 0)
-        return rt_fail(error, RT_AGAIN, "who listens there leads the run already");
+        return rt_fail(error, RT_AGAIN, "the process there already leads the run");
     return rt_fail(error, RT_WIRE,
                    "a request \"%.40s\" with %" PRIu32 " arguments, which this build "
                    "does not know",

@@ -259,7 +259,7 @@ static void say_what_is_saved(const dp_run *run)
 rt_status dp_run_finish(dp_run *run, rt_error *error)
 {
     if (dp_stats_samples(run->stats) == 0 && !run->interrupted && !run->own.model)
-        return rt_fail(error, RT_DATA, "no sample was in the input: no model is written");
+        return rt_fail(error, RT_DATA, "the input has no sample, so no model is written");
     rt_status status = finish_workers(run, error);
     if (status)
         return status;

@@ -433,8 +433,7 @@ void *dp_feed_plan(void *context)
     if (status && status != RT_END && status != RT_STOPPED) {
         rt_error error = {0};
         if (status == RT_PEER)
-            rt_fail(&error, status,
-                    "a worker that was lost had rows in versions that nobody else has");
+            rt_fail(&error, status, "the lost worker had the only latest copies of some rows");
         else
             rt_fail(&error, status, "planning failed: %s", rt_status_text(status));
         dp_feed_fail(feed, &error);

@@ -138,8 +138,8 @@ static rt_status compare_labels(const char *folder, const rt_schema *theirs, con
     for (uint32_t l = 0; l < theirs->label_count; l++)
         if (strcmp(theirs->label_names[l], ours->label_names[l]) != 0)
             return rt_fail(error, RT_CONFIG,
-                           "%s: its label %" PRIu32 " is \"%s\", this run's is \"%s\": more "
-                           "labels come behind those of the model",
+                           "%s: its label %" PRIu32 " is \"%s\", this run's is \"%s\": put "
+                           "additional labels after those of the model",
                            folder, l, theirs->label_names[l], ours->label_names[l]);
     return RT_OK;
 }
@@ -151,8 +151,8 @@ static rt_status compare_fields(const char *folder, const rt_schema *theirs, con
         const uint32_t a = rt_tables_of(&theirs->tables, f), b = rt_tables_of(&ours->tables, f);
         if (strcmp(theirs->field_names[f], ours->field_names[f]) != 0)
             return rt_fail(error, RT_CONFIG,
-                           "%s: its field %" PRIu32 " is \"%s\", this run's is \"%s\": more "
-                           "fields come behind those of the model",
+                           "%s: its field %" PRIu32 " is \"%s\", this run's is \"%s\": put "
+                           "additional fields after those of the model",
                            folder, f, theirs->field_names[f], ours->field_names[f]);
         if (a != b)
             return rt_fail(error, RT_CONFIG,

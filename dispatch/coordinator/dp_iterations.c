@@ -128,7 +128,7 @@ static rt_status send_slices(dp_run *run, dp_planned *planned, rt_error *error)
                                        planned->needed, planned->clean};
     if (!dp_membership_sent(dp_roster_members(run->roster), &slice))
         return rt_fail(error, RT_PEER,
-                       "a worker was lost that an iteration needs which was planned before");
+                       "an iteration that was planned earlier needs the lost worker");
     for (uint64_t rest = dp_run_workers(run) & ~planned->idle; rest; rest &= rest - 1) {
         const uint32_t w = rt_lowest_bit(rest);
         const rt_status status =
@@ -338,7 +338,9 @@ static rt_status end_hold(dp_run *run, rt_error *error)
     if (run->move.is_asked)
         return dp_move_end(run, is_written, error);
     if (is_written && takes_back(run))
-        return rt_fail(error, RT_AGAIN, "workers are back: all start anew from iteration %" PRIu32,
+        return rt_fail(error, RT_AGAIN,
+                       "workers are back: all processes start again from "
+                       "iteration %" PRIu32,
                        dp_checkpoint_newest(run->checkpoint));
     dp_run_put_off_taking_back(run);
     return RT_OK;

@@ -280,12 +280,13 @@ static rt_status take_box(const cJSON *json, const char *path, uint32_t at, rt_c
     if (at < config->box_count && strcmp(config->boxes[at].name, name) == 0)
         return RT_OK;
     if (at < config->box_count)
-        return rt_fail(
-            error, RT_CONFIG,
-            "%s: box \"%s\" was added as number %" PRIu32 " of boxes, which is \"%s\" in "
-            "the configuration: write those that were added behind the others, in order, "
-            "or leave them all away",
-            path, name, at + 1, config->boxes[at].name);
+        return rt_fail(error, RT_CONFIG,
+                       "%s: box \"%s\" was added as number %" PRIu32
+                       " of boxes, which is \"%s\" in the "
+                       "configuration: list the added boxes "
+                       "after the others, in order, or leave "
+                       "all of them out",
+                       path, name, at + 1, config->boxes[at].name);
     char *text = cJSON_PrintUnformatted(box);
     if (!text)
         return rt_fail(error, RT_NO_MEMORY, "%s: out of memory", path);
@@ -406,8 +407,8 @@ rt_status dp_added_check_end(const dp_added *added, const rt_config *config, con
         return RT_OK;
     return rt_fail(
         error, RT_CONFIG,
-        "%s: its key was not let in by `lanyard add`: drain it, and take its file out of "
-        "the folders of security.allow where one has it",
+        "%s: its key was not added by `lanyard add`: drain it, and remove its file from every "
+        "folder of security.allow",
         box);
 }
 

@@ -18,7 +18,7 @@ static rt_status check_run(const dp_run *run, const char *what, rt_error *error)
     if (!run->checkpoint)
         return rt_fail(
             error, RT_CONFIG,
-            "%s: goes by a checkpoint from which all start anew, and this run makes none: "
+            "%s: needs a checkpoint from which all processes start again, and this run makes none: "
             "it has neither --out nor checkpoint.directory, or workers that plan",
             what);
     if (run->move.is_asked)
@@ -104,8 +104,8 @@ static rt_status check_next(const dp_run *run, const char *box, const dp_members
     if (!run->own.spawned && run->site_config.checkpoint.copies == 0 &&
         rt_bit_count(next->shards) != before)
         return rt_fail(error, RT_CONFIG,
-                       "%s: rows go to other shards by the copies on the coordinator's box, and "
-                       "checkpoint.copies is 0",
+                       "%s: rows move to other shards with the copies on the coordinator's box, "
+                       "but checkpoint.copies is 0",
                        box);
     if (rt_config_copy(&run->site_config, &left))
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
@@ -140,7 +140,7 @@ rt_status dp_move_ask(dp_run *run, bool joins, const char *box, rt_error *error)
     const uint64_t in = run->members.boxes;
     const bool is_in = in >> b & 1;
     if (is_in && joins)
-        return rt_fail(error, RT_CONFIG, "%s: takes part in this run already", box);
+        return rt_fail(error, RT_CONFIG, "%s: already takes part in this run", box);
     if (!is_in && !joins)
         return rt_fail(error, RT_CONFIG, "%s: takes no part in this run", box);
     dp_move move = {.is_asked = true, .next = dp_members_of(&run->site_config, in ^ rt_bit(b))};
@@ -235,12 +235,12 @@ rt_status dp_move_end(dp_run *run, bool is_written, rt_error *error)
             dp_members_write(&run->site_config, run->folder.checkpoints, &move->next, &added, &why);
     else
         status =
-            rt_fail(&why, RT_IO, "the checkpoint could not be written: the run goes on as it was");
+            rt_fail(&why, RT_IO, "the checkpoint could not be written: the run goes on unchanged");
     if (status) {
         answer(run, status, why.text);
         return RT_OK;
     }
-    snprintf(text, sizeof text, "%s: all start anew from iteration %" PRIu32, move->what,
+    snprintf(text, sizeof text, "%s: all processes start again from iteration %" PRIu32, move->what,
              dp_checkpoint_newest(run->checkpoint));
     const dp_members leaving = dp_members_of(&run->site_config, move->leaves);
     if (move->leaves)
@@ -328,8 +328,8 @@ static rt_status check_key(const dp_run *run, const char *box, const char *text,
         return rt_fail(error, RT_CONFIG, "%s: this run uses no keys (security.key)", box);
     if (!run->own.directory)
         return rt_fail(error, RT_CONFIG,
-                       "%s: a key is let in by way of the folder of the run, and this one has none "
-                       "(--out)",
+                       "%s: a key is accepted only through the folder of the run, and this run has "
+                       "none (--out)",
                        box);
     snprintf(path, sizeof path, "%s/" DP_ADDED_KEY, run->own.directory);
     rt_status status = rt_keys_read_public(path, key, error);
@@ -466,8 +466,8 @@ rt_status dp_adding_ask(dp_run *run, const char *box, const char *text, char *an
                        box);
     if (rt_config_find_box(&run->site_config, box) < run->site_config.box_count)
         return rt_fail(error, RT_CONFIG,
-                       "%s: is a box of this run already: `lanyard add RUN %s`, without more, "
-                       "takes it in",
+                       "%s: is already a box of this run: `lanyard add RUN %s` without other "
+                       "options takes it in",
                        box, box);
     cJSON *json = cJSON_Parse(text);
     if (cJSON_IsObject(json))

@@ -72,10 +72,10 @@ rt_status dp_resume_prepare(const rt_config *config, const char *out, dp_resume_
     *directory = '\0';
     if (wanted && !*c->directory && !out)
         return rt_fail(error, RT_CONFIG,
-                       "checkpoints need a place: give --out or checkpoint.directory");
+                       "checkpoints need a folder: set --out or checkpoint.directory");
     if (publishes && !*config->publish.folder && !out)
         return rt_fail(error, RT_CONFIG,
-                       "published models need a place: give --out or publish.folder");
+                       "published models need a folder: set --out or publish.folder");
     if (!*c->directory && !out)
         return RT_OK;
     if (*c->directory)

@@ -308,7 +308,7 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
                        name, config->worker_count, config->ps_shard_count);
     if (counts(roster, found))
         return rt_fail(error, RT_PEER,
-                       "%s has joined already: it was started twice, or has only just been lost",
+                       "%s has already joined: it was started twice, or was lost only a moment ago",
                        name);
     const rt_status status = rt_control_agree(hello, &roster->config.identity, name, error);
     if (status)
@@ -322,7 +322,9 @@ static rt_status check_hello(const dp_roster *roster, const rt_wire_hello *hello
     if (hello->box != rt_config_hash_box(config, box_of(config, found->peer)))
         return rt_fail(
             error, RT_CONFIG,
-            "%s has another entry of its box in boxes: `lanyard add` wrote a file for it", name);
+            "%s has a different entry for its box in boxes: use the file that `lanyard add` wrote "
+            "for it",
+            name);
     if (!listens)
         return RT_OK;
     return check_key(roster, hello, name, error);
@@ -409,7 +411,7 @@ static rt_status tell_keys(dp_roster *roster, uint32_t peer, uint64_t has, bool 
     rt_status status = rt_transport_send(own->ops, roster->endpoint, peer, &message);
     rt_message_release(&message);
     if (status)
-        return rt_fail(error, status, "cannot tell it keys: %s", rt_status_text(status));
+        return rt_fail(error, status, "cannot send it keys: %s", rt_status_text(status));
     return RT_OK;
 }
 

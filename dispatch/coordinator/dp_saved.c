@@ -216,10 +216,9 @@ static rt_status read_chain(const char *directory, const manifest *newest, uint6
         const uint32_t base = m.base;
         rt_status status = read_manifest(directory, base, schema, &m, error);
         if (status == RT_NOT_FOUND) // not of the one that is to be read
-            return rt_fail(error, RT_DATA,
-                           "it builds on the one of iteration %" PRIu32
-                           ", which is not there as a whole",
-                           base);
+            return rt_fail(
+                error, RT_DATA,
+                "it builds on the one of iteration %" PRIu32 ", which is not complete here", base);
         if (status)
             return status;
     }

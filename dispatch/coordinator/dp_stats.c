@@ -317,7 +317,7 @@ rt_status dp_stats_load(dp_stats *t, rt_reader *reader, rt_error *error)
     t->has_trained = t->planned.iterations > 0;
     if (is_whole)
         return RT_OK;
-    return rt_fail(error, RT_DATA, "sums of the run: they end early, or are none");
+    return rt_fail(error, RT_DATA, "totals of the run: they are incomplete or invalid");
 }
 
 rt_metrics *dp_stats_metrics(const dp_stats *stats)

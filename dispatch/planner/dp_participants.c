@@ -333,6 +333,6 @@ rt_status dp_participants_load(dp_participants *self, const dp_rates *rates, rt_
     self->seen = self->estimated = self->searched = self->change = self->is_rough = 0;
     self->moved = DP_ESTIMATE_MOVED;
     if (status == RT_DATA)
-        return rt_fail(error, status, "who takes part: the state cannot be one of this run");
+        return rt_fail(error, status, "participants: the saved state does not fit this run");
     return rt_fail(error, status, "who takes part: %s", rt_status_text(status));
 }

@@ -93,7 +93,7 @@ static rt_status take_in(dp_replica *replica, const rt_message *message, rt_erro
         replica->received++;
     }
     if (reader.reader.left)
-        return rt_fail(error, RT_WIRE, "coordinator: bytes behind a BATCH");
+        return rt_fail(error, RT_WIRE, "coordinator: bytes after a BATCH");
     replica->ended |= reader.head.flags & DP_BROADCAST_END;
     return RT_OK;
 }

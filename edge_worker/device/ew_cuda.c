@@ -19,7 +19,9 @@ static rt_status parse_index(const char *name, uint32_t *index_p, bool *given, r
     if (*digits == ':' && digits[1] >= '0' && digits[1] <= '9')
         index = strtoul(digits + 1, &end, 10);
     if (*digits && (!end || *end || index >= DEVICES_MAX))
-        return rt_fail(error, RT_UNSUPPORTED, "\"%s\" is no device, expected \"cuda:0\" or so",
+        return rt_fail(error, RT_UNSUPPORTED,
+                       "\"%s\" is not a device, expected for example "
+                       "\"cuda:0\"",
                        name);
     *index_p = (uint32_t)index;
     return RT_OK;

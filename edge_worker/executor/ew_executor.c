@@ -497,7 +497,7 @@ static rt_status dispatch_message(ew_executor *e, uint32_t peer, rt_message *mes
         shard < e->config.limits.worker_count && shard != e->config.rank)
         return receive_handed(e, shard, message, error);
     if (rt_peer_role(peer) != RT_ROLE_PS || shard >= e->config.shard_count)
-        return rt_fail(error, RT_WIRE, "%s from %s, who is no PS shard of this run",
+        return rt_fail(error, RT_WIRE, "%s from %s, which is not a PS shard of this run",
                        rt_message_type_name(header->type), rt_peer_name(peer, name));
     switch (header->type) {
     case RT_MESSAGE_ROWS:

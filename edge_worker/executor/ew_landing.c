@@ -195,7 +195,7 @@ rt_status ew_landing_receive(ew_executor *e, uint32_t partner, const rt_message 
     }
     land_batch(e, s, &batch);
     if (reader.left)
-        return rt_fail(error, RT_WIRE, "%s: bytes behind the last row",
+        return rt_fail(error, RT_WIRE, "%s: bytes after the last row",
                        ew_partner_name(e, partner, name));
     return RT_OK;
 }

@@ -170,7 +170,6 @@ rt_status ew_sums_receive(ew_executor *e, uint32_t worker, const rt_message *mes
             return status;
     }
     if (reader.left)
-        return rt_fail(error, RT_WIRE, "worker %" PRIu32 ": bytes behind the last gradient",
-                       worker);
+        return rt_fail(error, RT_WIRE, "worker %" PRIu32 ": bytes after the last gradient", worker);
     return RT_OK;
 }

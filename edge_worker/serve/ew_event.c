@@ -67,7 +67,7 @@ static rt_status check(const rt_stream_config *stream, rt_error *error)
     }
     if (ids != 1 || labels > 0)
         return rt_fail(error, RT_CONFIG,
-                       "serve.log: what was served waits for its outcome (stream.join): "
+                       "serve.log: logged questions wait for their outcomes (stream.join): "
                        "stream.table.columns has %u columns of kind \"id\" and %u of kind "
                        "\"label\", expected one and none",
                        ids, labels);
@@ -182,7 +182,9 @@ static bool has_control(const value *v)
 
 static rt_status refuse(const part *p, const value *v, rt_error *error)
 {
-    return rt_fail(error, RT_DATA, "%s: \"%.*s\" cannot stand in a line of the log (serve.log)",
+    return rt_fail(error, RT_DATA,
+                   "%s: \"%.*s\" cannot be written in a line of the log "
+                   "(serve.log)",
                    p->column->name, (int)rt_min_u64(v->length, 64), v->text);
 }
 

@@ -187,7 +187,7 @@ static rt_status check_alike(const ew_finished *old, const ew_finished *new, rt_
         memcmp(&old->schema, &new->schema, sizeof old->schema) != 0 ||
         !have_same_layers(old->dense, new->dense))
         return rt_fail(error, RT_CONFIG,
-                       "it has other columns or layers: a server is started anew for that");
+                       "it has other columns or layers: restart the server for it");
     return RT_OK;
 }
 

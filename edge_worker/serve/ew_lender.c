@@ -120,7 +120,8 @@ rt_status ew_lender_open(const ew_lender_config *config, ew_lender **lender_p, r
     rt_published current;
     rt_status status = rt_published_read(config->folder, &current, error);
     if (status)
-        return rt_fail_in(error, "serve.hand_out: a folder that a run publishes to is handed out");
+        return rt_fail_in(error, "serve.hand_out: only a folder of published models can be handed "
+                                 "out");
     ew_lender *lender = rt_alloc(1, sizeof *lender);
     if (!lender)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");

@@ -130,7 +130,10 @@ static rt_status take_list(ew_questions *q, const cJSON *array, uint32_t column,
         if (status)
             return status;
         if (memchr(one.text, separator, one.length))
-            return rt_fail(error, RT_DATA, "\"%s\": a value holds what divides values", name);
+            return rt_fail(error, RT_DATA,
+                           "\"%s\": a value contains the separator of "
+                           "values",
+                           name);
         if (item != array->child)
             rt_bytes_put(&q->lists, &separator, 1);
         rt_bytes_put(&q->lists, one.text, one.length);

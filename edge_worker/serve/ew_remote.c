@@ -180,7 +180,7 @@ static rt_status take_answer(ew_fetcher *f, uint32_t first, uint32_t count,
     const uint8_t *found = rt_reader_take(&reader, ((uint64_t)count + 7) / 8 * 8, 1);
     if (!found || !check_found(f, first, count, found, &rows) ||
         reader.left != (uint64_t)rows * r->dim * sizeof(float))
-        return rt_fail(error, RT_PEER, "%s: an answer that is torn", r->address);
+        return rt_fail(error, RT_PEER, "%s: an incomplete answer", r->address);
     const ew_version version = {
         .id = head.version, .iteration = head.iteration, .trained_s = head.trained_s};
     const uint32_t serial = ew_cache_serial(r->cache, &version);
@@ -291,7 +291,9 @@ rt_status ew_fetcher_judge(const ew_fetcher *f, uint32_t first, uint32_t end, ew
         last = known->serial;
         is_one = is_one && last == f->serial;
         if (!ew_cache_version(f->remote->cache, last, &one))
-            return rt_fail(error, RT_PEER, "rows are here in a version that nobody knows any more");
+            return rt_fail(error, RT_PEER,
+                           "the rows here have a version that nobody knows any "
+                           "more");
         version->rows_oldest = rt_min_u64(version->rows_oldest, one.iteration);
         version->rows_newest = rt_max_u64(version->rows_newest, one.iteration);
         if (one.trained_s < version->trained_s)

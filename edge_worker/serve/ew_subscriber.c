@@ -125,7 +125,7 @@ static rt_status await_answer(ew_subscriber *s, rt_message *answer, rt_error *er
         const bool is_taken = rt_control_is_taken(answer);
         rt_message_release(answer);
         if (is_taken)
-            return rt_fail(error, RT_AGAIN, "%s has as many visitors as it can", s->address);
+            return rt_fail(error, RT_AGAIN, "%s has as many visitors as it can serve", s->address);
     }
     return rt_fail(error, RT_TIMEOUT, "%s does not answer", s->address);
 }

@@ -107,7 +107,7 @@ static rt_status read_section(rt_config *config, const cJSON *object, const char
     for (const cJSON *value = object->child; value; value = value->next) {
         rt_config_join(path, section, value->string);
         if (strchr(value->string, '.'))
-            return rt_fail(error, RT_CONFIG, "%s: a key has no dots in a file, nest objects", path);
+            return rt_fail(error, RT_CONFIG, "%s: a key in a file has no dots: nest objects", path);
         rt_status status = rt_config_reject_duplicate(object, value, path, error);
         if (!status)
             status = read_any(config, value, path, error);
@@ -387,7 +387,7 @@ rt_status rt_config_set(rt_config *config, const char *assignment, rt_error *err
     cJSON *tree = NULL;
     const char *equals = strchr(assignment, '=');
     if (!equals || equals == assignment)
-        return rt_fail(error, RT_CONFIG, "%s is no assignment, expected key=value",
+        return rt_fail(error, RT_CONFIG, "%s is not an assignment, expected key=value",
                        rt_config_show_text(assignment, shown));
     snprintf(name, sizeof name, "%.*s", (int)rt_min_u64((uint64_t)(equals - assignment), INT32_MAX),
              assignment);

@@ -236,8 +236,8 @@ static rt_status check_all(const rt_box_config *boxes, uint32_t count, const cha
                        path, workers, shards, RT_WORKERS_MAX, RT_SHARDS_MAX);
     const char *lacks = first_workers ? "shard" : "worker";
     if (first_workers == 0 || first_shards == 0)
-        return rt_fail(error, RT_CONFIG,
-                       "%s: without those that are spare no %s is left to begin with", path, lacks);
+        return rt_fail(error, RT_CONFIG, "%s: without the spare boxes there is no %s at the start",
+                       path, lacks);
     return RT_OK;
 }
 

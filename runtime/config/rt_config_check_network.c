@@ -61,13 +61,13 @@ static rt_status check_standby(const rt_config *config, rt_error *error)
         return status;
     if (!config->network_coordinator[0])
         return rt_fail(error, RT_CONFIG,
-                       "coordinator.standby: needs network.coordinator, where the run is led "
-                       "until then");
+                       "coordinator.standby: needs network.coordinator, the address of the "
+                       "coordinator before a promotion");
     if (strcmp(config->standby, config->network_coordinator) == 0)
         return rt_fail(error, RT_CONFIG, "coordinator.standby: is also network.coordinator");
     if (config->checkpoint.every_s == 0 && config->checkpoint.every_iterations == 0)
         return rt_fail(error, RT_CONFIG,
-                       "coordinator.standby: takes over from checkpoints: give "
+                       "coordinator.standby: a standby takes over from checkpoints: set "
                        "checkpoint.every_s or checkpoint.every_iterations");
     if (!config->checkpoint.copies)
         return rt_fail(error, RT_CONFIG,
@@ -94,8 +94,7 @@ static rt_status check_security(const rt_config *config, rt_error *error)
     if (given && missing)
         return rt_fail(error, RT_CONFIG, "%s: is needed where %s is given", missing, given);
     if (given && config->security_insecure)
-        return rt_fail(error, RT_CONFIG, "security.insecure: true makes no sense with keys (%s)",
-                       given);
+        return rt_fail(error, RT_CONFIG, "security.insecure: expected false with keys (%s)", given);
     if (given && config->network_transport != RT_NETWORK_ZMQ)
         return rt_fail(error, RT_CONFIG, "network.transport: UCX knows no keys (%s); use \"zmq\"",
                        given);

@@ -225,8 +225,8 @@ static rt_status check_classes(const rt_table_config *table, const char *list, u
                        list, index);
     if (column->label_rule != RT_LABEL_EQUALS || strcmp(column->label_value, "1") != 0)
         return rt_fail(error, RT_CONFIG,
-                       AT ".classes: a class is a number as it stands, without "
-                          "rule and value",
+                       AT ".classes: a class is the number in the cell, so rule and value do not "
+                          "apply",
                        list, index);
     for (uint32_t i = 0; i < table->column_count; i++)
         if (table->columns[i].kind == RT_COLUMN_WEIGHT)
@@ -256,8 +256,9 @@ static rt_status check_place(const rt_table_config *table, const char *list, boo
     if ((column->kind == RT_COLUMN_TIME || is_dated(column->transform)) &&
         !rt_date_format_is_good(column->time_format))
         return rt_fail(error, RT_CONFIG,
-                       AT ".time_format: %s is none, expected \"unix\", \"unix_ms\", \"iso\" or a "
-                          "pattern with %%Y or %%y, %%m or %%b, %%d, and %%H %%M %%S %%f, %%z",
+                       AT ".time_format: %s is not a time format, expected \"unix\", \"unix_ms\", "
+                          "\"iso\" or a pattern with %%Y or %%y, %%m or %%b, %%d, and %%H %%M %%S "
+                          "%%f, %%z",
                        list, index, rt_config_show_text(column->time_format, shown));
     for (uint32_t i = 0; i < index; i++) {
         if (column->name[0] && strcmp(column->name, table->columns[i].name) == 0)
@@ -459,8 +460,8 @@ static rt_status check_negatives(const rt_stream_config *stream, rt_error *error
         return RT_OK;
     if (rt_config_label_count(stream) > 1)
         return rt_fail(error, RT_CONFIG,
-                       "stream.negatives_keep: a sample of several labels is no negative of all "
-                       "of them, expected 1");
+                       "stream.negatives_keep: a sample with several labels need not be negative "
+                       "for all of them, expected 1");
     if (rt_config_class_count(stream))
         return rt_fail(error, RT_CONFIG,
                        "stream.negatives_keep: no class is the negative one, expected 1");
@@ -477,7 +478,7 @@ static rt_status check_again(const rt_stream_config *stream, const char *key, rt
     const bool is_read =
         !rt_format_is_generated(stream->format) && stream->source == RT_SOURCE_FILE;
     if (!is_read || rt_config_has_join(stream))
-        return rt_fail(error, RT_CONFIG, "%s: is for files, without stream.join", key);
+        return rt_fail(error, RT_CONFIG, "%s: works only with files and without stream.join", key);
     for (uint32_t i = 0; i < stream->file_count; i++) {
         struct stat info;
         if (strcmp(stream->files[i], "-") == 0)
@@ -517,7 +518,9 @@ static rt_status check_epochs(const rt_stream_config *stream, rt_error *error)
         return rt_fail(error, RT_CONFIG,
                        "stream.epochs: with stream.id no event is trained twice, expected 1");
     if (stream->epochs * stream->file_count > RT_FILES_MAX)
-        return rt_fail(error, RT_CONFIG, "stream.epochs: %u of %u files are more than %u in all",
+        return rt_fail(error, RT_CONFIG,
+                       "stream.epochs: %u passes over %u files are more than %u "
+                       "files in total",
                        stream->epochs, stream->file_count, RT_FILES_MAX);
     return check_again(stream, "stream.epochs", error);
 }

@@ -546,8 +546,8 @@ static rt_status take_participants(rt_config *config, const rt_config_elements *
     rt_participants word = RT_PARTICIPANTS_LIST;
     for (uint32_t i = 0; i < read->count; i++) {
         if (ranks >> items[i] & 1)
-            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: stands there already, expected %s",
-                           at, i, rt_config_participants.expected);
+            return rt_fail(error, RT_CONFIG, "%s[%" PRIu32 "]: is listed twice, expected %s", at, i,
+                           rt_config_participants.expected);
         ranks |= rt_bit(items[i]);
     }
     for (uint32_t i = 0; read->word && i < RT_PARTICIPANTS_LIST; i++)

@@ -63,7 +63,7 @@ static rt_status move(cJSON *tree, const rt_config_renamed *one, rt_error *error
 {
     const char *before, *now;
     if (find(tree, one->now))
-        return rt_fail(error, RT_CONFIG, "%s: is the name of before for %s, which is there too",
+        return rt_fail(error, RT_CONFIG, "%s: is the old name of %s, which is given as well",
                        one->before, one->now);
     cJSON *from = holder_of(tree, one->before, false, &before);
     cJSON *value = cJSON_DetachItemFromObjectCaseSensitive(from, before);
@@ -78,8 +78,10 @@ static rt_status move(cJSON *tree, const rt_config_renamed *one, rt_error *error
     cJSON_Delete(value);
     if (to)
         return rt_fail(error, RT_NO_MEMORY, "out of memory");
-    return rt_fail(error, RT_CONFIG, "%s: is now %s, whose section is no object here", one->before,
-                   one->now);
+    return rt_fail(error, RT_CONFIG,
+                   "%s: is now called %s, whose section is not an object "
+                   "here",
+                   one->before, one->now);
 }
 
 static const rt_config_renamed *find_gone(const char *path)

@@ -170,7 +170,7 @@ static rt_status read_all(reader *in, uint64_t magic, rt_bytes *bytes, rt_file_s
             return status;
     }
     if (fgetc(in->file) != EOF)
-        return rt_fail(error, RT_DATA, "%s goes on after its last block", in->path);
+        return rt_fail(error, RT_DATA, "%s has bytes after its last block", in->path);
     return RT_OK;
 }
 

@@ -286,8 +286,10 @@ static rt_status take_entries(const char *path, rt_tensors *tensors, scanner at,
     while (skip(&at, " "))
         ;
     if (!ends || at.text != at.end)
-        return rt_fail(error, RT_DATA, "%s: its header and its %" PRIu64 " bytes do not fit", path,
-                       tensors->size);
+        return rt_fail(error, RT_DATA,
+                       "%s: its header and its %" PRIu64 " bytes do not "
+                       "match",
+                       path, tensors->size);
     return RT_OK;
 }
 

@@ -345,7 +345,7 @@ static rt_status check_columns(const rt_guess *guess, const char *path, rt_error
         snprintf(one->why, sizeof one->why, "numbers, taken as ids: a model needs a column of ids");
         return RT_OK;
     }
-    return rt_fail(error, RT_DATA, "%s: beside the label no column is of use to a model", path);
+    return rt_fail(error, RT_DATA, "%s: no column except the label is of use to a model", path);
 }
 
 static rt_status take_rows(maker *m)

@@ -283,7 +283,7 @@ rt_status rt_guess_label(const rt_guess_table *table, const char *asked, uint32_
     const char *one = column->column.label_value;
     if (strlen(one) + 1 >= RT_GUESS_TEXT || !rt_json_is_utf8(one, strlen(one)))
         return rt_fail(error, RT_DATA,
-                       "%s, the label: its text for 1 is longer than %u bytes, or no UTF-8 (iconv "
+                       "%s, the label: its text for 1 is longer than %u bytes, or not UTF-8 (iconv "
                        "-f LATIN1 -t UTF-8 writes the file so)",
                        v->name, RT_GUESS_TEXT - 2);
     return RT_OK;

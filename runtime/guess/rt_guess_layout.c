@@ -313,8 +313,8 @@ static rt_status find_table(const char *path, const rt_guess_lines *lines, rt_gu
     split_score score;
     if (!find_delimiter(lines, layout, cells, scratch, &score))
         return rt_fail(error, RT_DATA,
-                       "%s: these are no rows that could be read: no character divides the first "
-                       "%u lines into the same number of cells",
+                       "%s: no rows can be read: no character divides the first %u lines into the "
+                       "same number of cells",
                        path, score.records ? score.records : lines->line_count);
     layout->format = RT_FORMAT_TABLE;
     layout->has_header = find_header(lines, layout, cells, scratch);

@@ -42,7 +42,7 @@ static rt_status create_parser(rt_intake_reader *reader, rt_error *error)
     rt_schema schema;
     reader->ops = rt_parser_find(reader->stream.format);
     if (!reader->ops)
-        return rt_fail(error, RT_CONFIG, "stream.format: lines are not sent in this one");
+        return rt_fail(error, RT_CONFIG, "stream.format: lines of this format cannot be sent");
     rt_status status = reader->ops->create(&reader->stream, &reader->parser, error);
     if (!status && *reader->stream.id) // it may be a cell beside the others
         status = reader->ops->name_by(reader->parser, reader->stream.id, error);

@@ -194,7 +194,7 @@ static void count_left_out(rt_journal *journal, const rt_journal_entry *entry)
     journal->coming_lost += lost;
     if (rt_log_due(&journal->damages, &told))
         rt_error_log("the journal %s: %" PRIu64 " events of feeder %016" PRIx64
-                     " from its number %" PRIu64 " on are lost: its spool has them no more",
+                     " from its number %" PRIu64 " on are lost: its spool no longer has them",
                      journal->directory, lost, entry->origin, entry->origin_first - lost);
 }
 

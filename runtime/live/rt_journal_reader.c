@@ -240,8 +240,8 @@ rt_status rt_journal_seek(rt_journal *journal, uint64_t event, uint64_t *lost_p,
         return rt_fail(error, RT_DATA,
                        "the journal %s ends with event %" PRIu64
                        ", but reading is to go on at %" PRIu64
-                       ": put the one back that belongs to the checkpoint, or empty the folder "
-                       "to go on without what came since",
+                       ": put back the journal that belongs to the checkpoint, or empty the folder "
+                       "to go on without later events",
                        journal->directory, next - 1, event);
     if (*lost_p)
         return RT_NOT_FOUND;

@@ -467,7 +467,7 @@ static rt_status settle(void *context, bool is_written, rt_error *error)
     if (is_written && m->refusal.status)
         status = rt_fail(error, RT_REFUSED, "%s", m->refusal.text);
     else if (is_written && !f->is_done && m->stop && (m->config.waits || !m->leads))
-        status = rt_fail(error, RT_STOPPED, "the standby had it not when the run ended");
+        status = rt_fail(error, RT_STOPPED, "the standby did not have it when the run ended");
     m->blocks += is_written && !status && f->is_done;
     m->alone += is_written && !status && !f->is_done;
     f->is_offered = false;

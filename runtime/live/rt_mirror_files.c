@@ -36,7 +36,7 @@ static rt_status send_piece(rt_mirror *m, const char *name, uint64_t offset, uin
     if (is_last || (offset + size) / SYNC_BYTES != offset / SYNC_BYTES)
         what.flags = RT_WIRE_MIRROR_SYNC;
     if (!rt_control_put_text(what.name, sizeof what.name, name))
-        return rt_fail(error, RT_CONFIG, "%s: too long a name for a standby", name);
+        return rt_fail(error, RT_CONFIG, "%s: the name of the standby is too long", name);
     rt_status status = rt_mirror_ask(m, &what, m->buffer, size, NULL, error);
     if (status)
         return status;
@@ -48,8 +48,7 @@ static rt_status cannot_read(rt_mirror *m, const char *path, int reason, rt_erro
 {
     uint64_t count;
     if (reason != ENOENT && rt_log_due(&m->unread, &count))
-        rt_warn("coordinator.standby: checkpoints do not get there: %s: %s", path,
-                strerror(reason));
+        rt_warn("coordinator.standby: checkpoints do not reach it: %s: %s", path, strerror(reason));
     return rt_fail(error, RT_NOT_FOUND, "%s: %s", path, strerror(reason));
 }
 
@@ -68,7 +67,7 @@ static rt_status send_pieces(rt_mirror *m, const char *name, const char *path, i
         if (count < 0)
             return cannot_read(m, path, errno, error);
         if ((size_t)count != wanted)
-            return rt_fail(error, RT_NOT_FOUND, "%s: is shorter by now", path);
+            return rt_fail(error, RT_NOT_FOUND, "%s: has become shorter", path);
         rt_status status = send_piece(m, name, offset, total, wanted, error);
         if (status)
             return status;

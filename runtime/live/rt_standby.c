@@ -60,7 +60,7 @@ static rt_status create_answer(const rt_message *question, uint32_t self, uint32
 rt_status rt_standby_refuse(const rt_message *question, uint32_t self, rt_message *answer)
 {
     rt_error why = {0};
-    rt_fail(&why, RT_REFUSED, "the standby was promoted: it leads the run by now");
+    rt_fail(&why, RT_REFUSED, "the standby was promoted and now leads the run");
     return create_answer(question, self, 0, &why, NULL, answer);
 }
 
@@ -70,7 +70,7 @@ static rt_status take_turn(standby *s, uint32_t peer, uint32_t kind, uint64_t qu
                            rt_error *error)
 {
     if (kind != RT_MIRROR_BEGIN && (peer != s->mirror || question <= s->question))
-        return rt_fail(error, RT_WIRE, "a MIRROR of a connection that another one has followed");
+        return rt_fail(error, RT_WIRE, "a MIRROR of an earlier connection");
     s->mirror = peer;
     s->question = question;
     return RT_OK;
@@ -83,7 +83,7 @@ static rt_status take_mirror(standby *s, uint32_t peer, const rt_message *messag
     rt_wire_mirror what;
     rt_reader reader = rt_message_reader(message);
     if (!rt_reader_get(&reader, &what, 1, sizeof what))
-        return rt_fail(error, RT_WIRE, "a MIRROR that is cut off");
+        return rt_fail(error, RT_WIRE, "an incomplete MIRROR");
     rt_status status = rt_standby_disk_adopt(&s->disk, what.id, what.epoch, error);
     if (status)
         return status;

@@ -81,8 +81,8 @@ static rt_status check_folder(const rt_standby_disk *disk, rt_error *error)
     snprintf(path, sizeof path, "%s/" STATE, disk->directory);
     if (disk->id && access(path, F_OK) != 0)
         return rt_fail(error, RT_CONFIG,
-                       "%s: the folder of a coordinator, which may have what the run has not: "
-                       "give the standby an empty one",
+                       "%s: this is the folder of a coordinator, which may have events that the "
+                       "run lacks: give the standby an empty folder",
                        disk->directory);
     return RT_OK;
 }
@@ -260,7 +260,7 @@ rt_status rt_standby_disk_adopt(rt_standby_disk *disk, uint64_t id, uint32_t epo
 {
     char text[32];
     if (disk->state.is_promoted)
-        return rt_fail(error, RT_REFUSED, "the standby was promoted: it leads the run by now");
+        return rt_fail(error, RT_REFUSED, "the standby was promoted and now leads the run");
     if (id == 0 || (disk->id && disk->id != id) || (!disk->id && !is_empty(disk)))
         return rt_fail(error, RT_REFUSED,
                        "the standby's folder %s is that of another run: give it an empty one",
@@ -289,7 +289,7 @@ rt_status rt_standby_disk_promote(rt_standby_disk *disk, rt_error *error)
 {
     if (!disk->id)
         return rt_fail(error, RT_REFUSED,
-                       "no coordinator was ever followed: there is nothing to go on from");
+                       "this standby has never followed a coordinator, so there is no run to lead");
     const rt_standby_state before = disk->state;
     disk->state.is_promoted = true;
     disk->state.epoch = (before.epoch | (RT_STANDBY_EPOCHS - 1)) + 1;
@@ -451,7 +451,7 @@ static rt_status open_part(rt_standby_disk *disk, const char *path, uint64_t off
 {
     char folder[sizeof disk->part];
     if (offset > 0 && (disk->part_file < 0 || strcmp(path, disk->part) != 0))
-        return rt_fail(error, RT_IO, "%s: its beginning did not come", path);
+        return rt_fail(error, RT_IO, "%s: its beginning did not arrive", path);
     if (offset > 0)
         return RT_OK;
     close_part(disk);

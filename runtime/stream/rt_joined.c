@@ -383,8 +383,8 @@ static bool waits_for(rt_joined *joined, bool behind, const char *what)
     if (rt_now_ns() - joined->held_ns < HOLD_S * UINT64_C(1000000000))
         return true;
     if (rt_log_due(&joined->limit, &told))
-        rt_warn("stream.join: %s did not answer for %u s: it goes on without them, and what comes "
-                "of them then may be late",
+        rt_warn("stream.join: %s did not answer for %u s: the run goes on without them, and their "
+                "later lines may come too late",
                 what, HOLD_S);
     return false;
 }

@@ -183,8 +183,8 @@ static rt_status check_kind(const rt_lines *lines, const rt_file_kind *kind, rt_
     const rt_packing wanted = rt_file_kind_named(lines->name, &ending, &name);
     if (wanted != RT_PACKED_NOT && lines->packed_end == 0)
         return rt_fail(error, RT_DATA,
-                       "%s:1: the file is empty, expected one packed with %s: "
-                       "what was to write it did not",
+                       "%s:1: the file is empty, expected one packed with %s: its writer wrote "
+                       "nothing",
                        lines->name, name);
     if (wanted != kind->packing && wanted != RT_PACKED_NOT && lines->packed_end < PACKED_BYTES_MIN)
         return rt_fail(error, RT_DATA, "%s:1: named %s, but its %zu bytes are too few for %s",

@@ -53,7 +53,7 @@ static rt_status write_new(const char *path, mode_t mode, const char *line, rt_e
 {
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (file < 0 && errno == EEXIST)
-        return rt_fail(error, RT_IO, "%s is there already, and keys are never written over", path);
+        return rt_fail(error, RT_IO, "%s already exists, and Lanyard never overwrites keys", path);
     if (file < 0)
         return rt_fail(error, RT_IO, "cannot create %s: %s", path, strerror(errno));
     size_t length = strlen(line);

@@ -45,7 +45,7 @@ rt_status rt_ucx_open(const char *path, const rt_ucx_plugin **plugin_p, rt_error
                        strstr(why.text, "libuc") ? "; Debian's package is libucx0" : "");
     const rt_ucx_plugin *plugin = dlsym(library, RT_UCX_SYMBOL);
     if (!plugin)
-        return rt_fail(error, RT_UNSUPPORTED, "%s is no plug-in of Lanyard", file);
+        return rt_fail(error, RT_UNSUPPORTED, "%s is not a plug-in of Lanyard", file);
     if (plugin->abi != RT_UCX_ABI)
         return rt_fail(error, RT_UNSUPPORTED,
                        "%s is of another version (%u, expected %u): build both from one tree", file,

@@ -55,7 +55,7 @@ rt_status rt_control_agree(const rt_wire_hello *hello, const rt_identity *own, c
     const bool same_build = strcmp(hello->program, rt_build()) == 0;
     if (hello->format != own->format)
         return rt_fail(error, RT_CONFIG,
-                       "%s runs lanyard %s, here is lanyard %s: their files have format %" PRIu32
+                       "%s runs lanyard %s, this is lanyard %s: their files have format %" PRIu32
                        " and %" PRIu32 ": install one build on all boxes",
                        name, hello->program, rt_build(), hello->format, own->format);
     if (hello->config_hash == own->config_hash) {
@@ -66,8 +66,8 @@ rt_status rt_control_agree(const rt_wire_hello *hello, const rt_identity *own, c
     }
     if (!same_build && hello->given_hash == own->given_hash)
         return rt_fail(error, RT_CONFIG,
-                       "%s runs lanyard %s, here is lanyard %s, with the same configuration, but "
-                       "their keys or defaults differ: install one build on all boxes",
+                       "%s runs lanyard %s, this is lanyard %s; the configuration is the same, but "
+                       "keys or defaults of the builds differ: install one build on all boxes",
                        name, hello->program, rt_build());
     if (same_build)
         return rt_fail(error, RT_CONFIG,

@@ -368,7 +368,7 @@ static void an_empty_input_is_an_error(void **state)
     write_file(config, table);
     write_file(test_path("rows"), "");
     snprintf(rows, sizeof rows, "stream.files=%s", test_path("rows"));
-    SAYS(1, "no sample was in the input", "up", config, "--out", out, "--set", rows, "--set",
+    SAYS(1, "the input has no sample", "up", config, "--out", out, "--set", rows, "--set",
          "cache.rows=100");
     assert_int_not_equal(stat(test_path("out/model"), &info), 0);
     SAYS(1, "no sample is in the input", "up", config, "--out", out, "--set", rows);

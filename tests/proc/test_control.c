@@ -103,7 +103,7 @@ static void values_are_set_while_it_trains(void **state)
     ask("set", "workers", "2", 1, "cannot be set while a run trains");
     ask("set", "dispatch.alpha", "2", 1, "dispatch.alpha");
     ask("set", "dispatch.policy", "best", 1, "\"best\" is unknown");
-    ask("set", "dispatch.policy", "het", 1, "comes with another consistency.staleness");
+    ask("set", "dispatch.policy", "het", 1, "has another consistency.staleness");
     ask("set", "dispatch.participants", "auto", 1, "only a run that began with it");
     kill(up.pid, SIGINT);
     run_must_end(&up, 0);
@@ -349,7 +349,7 @@ static void promote_who_leads(void)
     size_t size;
     char standby[128], *running = run_file("out", "running.json", &size);
     const char *at = strstr(running, "\"coordinator\": \"");
-    ask("promote", NULL, NULL, 1, "coordinator.standby: none is named");
+    ask("promote", NULL, NULL, 1, "coordinator.standby: no standby is named");
     if (!at)
         fail_msg("no address in %s", running);
     at = strchr(at + strlen("\"coordinator\": \""),
@@ -362,7 +362,7 @@ static void promote_who_leads(void)
                                     "checkpoint.every_s=60", NULL},
               NULL);
     run_must_end(&p, 1);
-    run_must_say(&p, "who listens there leads the run already");
+    run_must_say(&p, "the process there already leads the run");
     process_fini(&p);
 }
 
@@ -381,9 +381,9 @@ static void a_box_with_rows_goes_and_comes(void **state)
     ask("drain", "c", NULL, 1, "takes no part in this run");
     ask("drain", "a", NULL, 1, "has the last worker");
     promote_who_leads();
-    ask("drain", "s", NULL, 0, "s leaves: all start anew from iteration");
+    ask("drain", "s", NULL, 0, "s leaves: all processes start again from iteration");
     run_await_records(&up, "out", "\"boxes\":[\"a\"],\"pause_s\"", 1);
-    ask("add", "s", NULL, 0, "s joins: all start anew from iteration");
+    ask("add", "s", NULL, 0, "s joins: all processes start again from iteration");
     run_await_records(&up, "out", "\"boxes\":[\"a\",\"s\"],\"pause_s\"", 1);
     run_must_end(&up, 0);
     process_fini(&up);
@@ -426,7 +426,7 @@ static void a_box_that_is_new_comes_and_goes(void **state)
     run_start_up(&up, site, "out", NULL, NULL);
     run_await_records(&up, "out", VITALS, 2);
     ask("add", "n", NULL, 1, "`lanyard add RUN BOX --gbps G` says what it is");
-    add_new(0, "n joins: all start anew from iteration");
+    add_new(0, "n joins: all processes start again from iteration");
     run_await_records(&up, "out", "\"boxes\":[\"a\",\"s\",\"n\"],\"pause_s\"", 1);
     add_new(1, "n: is a box of this run already");
     drain_once_it_can("n");
@@ -439,7 +439,7 @@ static void a_box_that_is_new_comes_and_goes(void **state)
 // The iteration from which all started anew, as `up` has said behind at.
 static uint64_t anew_at(const process *up, const char *what)
 {
-    static const char said[] = "all start anew from iteration ";
+    static const char said[] = "all processes start again from iteration ";
     const char *at = strstr(up->text, what);
     at = at ? strstr(at, said) : NULL;
     if (!at)
@@ -459,7 +459,7 @@ static void a_worker_leaves_as_by_hand(void **state)
     char bound[64];
     run_start_up(&up, site, "out", NULL, (const char *const[]){both, NULL});
     run_await_records(&up, "out", VITALS, 2);
-    ask("drain", "b", NULL, 0, "b leaves: all start anew from iteration");
+    ask("drain", "b", NULL, 0, "b leaves: all processes start again from iteration");
     run_must_end(&up, 0);
     const uint64_t samples = 32 * anew_at(&up, "b leaves");
     process_fini(&up);
@@ -485,9 +485,9 @@ static void rates_change_as_by_hand(void **state)
     run_start_up(&up, site, "out", NULL, NULL);
     run_await_iterations(&up, "out", 50);
     ask("set", "optimizer.rows.learning_rate", "-1", 1, "out of range");
-    ask("set", "optimizer.rows.learning_rate", "0.3", 0, "all start anew");
+    ask("set", "optimizer.rows.learning_rate", "0.3", 0, "all processes start again");
     run_await_records(&up, "out", "\"pause_s\"", 1);
-    ask("set", "optimizer.dense.learning_rate", "0.001", 0, "all start anew");
+    ask("set", "optimizer.dense.learning_rate", "0.001", 0, "all processes start again");
     run_must_end(&up, 0);
     snprintf(first, sizeof first, "stream.samples_max=%" PRIu64,
              16 * anew_at(&up, "optimizer.rows.learning_rate changes"));

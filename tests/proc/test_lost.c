@@ -106,7 +106,7 @@ static void it_is_taken_back(void **state)
     assert_int_equal(kill(process_worker(&p, 2), SIGKILL), 0);
     size_t at = process_await(&p, 0, GOES_ON, RUN_CASE_S);
     at = process_await(&p, at, "worker 2 is there again: it waits", RUN_CASE_S);
-    at = process_await(&p, at, "workers are back: all start anew", RUN_CASE_S);
+    at = process_await(&p, at, "workers are back: all processes start again", RUN_CASE_S);
     process_await(&p, at, "going on after iteration", RUN_CASE_S);
     run_await_going_on(&p, "hit", 3);
     assert_int_equal(kill(p.pid, SIGINT), 0);
@@ -130,7 +130,7 @@ static void whatever_it_does_just_then(void **state)
     for (uint32_t i = 0; i < 4; i++) {
         run_await_checkpoint(&p, "hit");
         assert_int_equal(kill(process_worker(&p, 1), SIGKILL), 0);
-        at = process_await(&p, at, "all start anew", RUN_CASE_S);
+        at = process_await(&p, at, "all processes start again", RUN_CASE_S);
         at = process_await(&p, at, "going on after iteration", RUN_CASE_S);
         run_await_going_on(&p, "hit", 3);
         records += 20;

@@ -325,7 +325,7 @@ static void one_policy_at_a_time(void **state)
     const char *const two[] = {process_lanyard(), "sim",          "configs/demo.json", "--policies",
                                "laia,esd",        "--placements", "/dev/null",         NULL};
     assert_int_equal(process_run(&p, two, RUN_S), 1);
-    assert_non_null(strstr(p.text, "--placements: takes those of one policy, not of 2"));
+    assert_non_null(strstr(p.text, "--placements: expected one policy, found 2"));
     process_fini(&p);
 }
 

@@ -57,7 +57,8 @@ static void a_worker_comes_back(void **state)
     process_start(&p, arguments);
     run_await_checkpoint(&p, "hit");
     assert_int_equal(kill(process_child(&p, "--rank 1"), SIGKILL), 0);
-    const size_t at = process_await(&p, 0, "workers are back: all start anew", RUN_CASE_S);
+    const size_t at =
+        process_await(&p, 0, "workers are back: all processes start again", RUN_CASE_S);
     process_await(&p, at, "going on after iteration", RUN_CASE_S);
     run_await_going_on(&p, "hit", 3);
     assert_int_equal(kill(p.pid, SIGINT), 0);
@@ -99,7 +100,7 @@ static void a_worker_that_flaps_is_put_aside(void **state)
         at = process_await(&p, at, "worker 1 was lost; 2 workers go on", RUN_CASE_S);
         if (i == 5)
             break;
-        at = process_await(&p, at, "all start anew", RUN_CASE_S);
+        at = process_await(&p, at, "all processes start again", RUN_CASE_S);
         at = process_await(&p, at, "going on after iteration", RUN_CASE_S);
     }
     at = process_await(&p, at, "worker 1 was lost 5 times within 600 s: it is put aside",
@@ -221,8 +222,8 @@ static void take_back_and_end(boxes *b)
     pid_t before[3];
     for (size_t i = 0; i < 3; i++)
         before[i] = process_child(all[i], roles[i]);
-    const size_t at =
-        process_await(&b->coordinator, 0, "workers are back: all start anew", RUN_CASE_S);
+    const size_t at = process_await(&b->coordinator, 0,
+                                    "workers are back: all processes start again", RUN_CASE_S);
     process_await(&b->coordinator, at, "going on after iteration", RUN_CASE_S);
     run_await_going_on(&b->coordinator, "hit", 3);
     for (size_t i = 0; i < 3; i++)

@@ -409,7 +409,7 @@ void run_must_regain_a_worker(const char *config, const char *out, const char *c
     run_await_checkpoint(&p, out);
     assert_int_equal(kill(process_child(&p, "--rank 2"), SIGKILL), 0);
     size_t at = process_await(&p, 0, "worker 2 was lost; 3 workers go on", RUN_CASE_S);
-    at = process_await(&p, at, "workers are back: all start anew", RUN_CASE_S);
+    at = process_await(&p, at, "workers are back: all processes start again", RUN_CASE_S);
     process_await(&p, at, "going on after iteration", RUN_CASE_S);
     run_await_going_on(&p, out, 4);
     assert_int_equal(kill(p.pid, SIGINT), 0);

@@ -96,9 +96,10 @@ static void what_cannot_be_set(void **state)
         &f, "set\ndispatch.participants\n[1]",
         "dispatch.participants: this run began with \"all\": its shards keep no dense weights for "
         "workers that come back");
-    refuse(&f, "set\noptimizer.rows.learning_rate\n0.5",
-           "optimizer.rows.learning_rate: goes by a checkpoint from which all start anew, and this "
-           "run makes none: it has neither --out nor checkpoint.directory, or workers that plan");
+    refuse(
+        &f, "set\noptimizer.rows.learning_rate\n0.5",
+        "optimizer.rows.learning_rate: needs a checkpoint from which all processes start again, and this "
+        "run makes none: it has neither --out nor checkpoint.directory, or workers that plan");
     refuse(&f, "set\ndispatch.alpha",
            "a request \"set\" with 1 arguments, which this build does not know");
     refuse(&f, "sets\ndispatch.alpha\n1",
@@ -403,7 +404,7 @@ static void must_start_anew(fixture *f, question *q, const char *what, uint32_t 
     if (f->config.checkpoint.copies)
         give_file(f, 0, cut, rows);
     expect_stops(f, RT_REASON_ANEW, drained);
-    snprintf(says, sizeof says, "%s: all start anew from iteration %u", what, cut);
+    snprintf(says, sizeof says, "%s: all processes start again from iteration %u", what, cut);
     end_question(q, RT_OK, says);
     finish(f, RT_AGAIN, says);
 }
@@ -464,7 +465,7 @@ static void boxes_that_cannot_move(void **state)
     (void)state;
     fixture f;
     open_boxes(&f);
-    refuse(&f, "add\na", "a: takes part in this run already");
+    refuse(&f, "add\na", "a: already takes part in this run");
     refuse(&f, "drain\nc", "c: takes no part in this run");
     refuse(&f, "drain\nx", "x: the configuration has no box of that name");
     refuse(&f, "add\nx",
@@ -510,8 +511,8 @@ static void boxes_that_cannot_be_new(void **state)
            "d d: a box that is added has a name of letters, digits, dots, dashes, "
            "underscores");
     refuse(&f, "add\nc\n{}",
-           "c: is a box of this run already: `lanyard add RUN c`, without more, "
-           "takes it in");
+           "c: is already a box of this run: `lanyard add RUN c` without other options takes it "
+           "in");
     refuse(&f, "add\nd\n7", "d: a request that is no JSON object");
     refuse(&f, "add\nd\n{\"box\":" BOX("e", ",\"workers\":1") "}", "d: a request with another box");
     refuse(&f, "add\nd\n{\"box\":" BOX("d", ",\"workers\":1") ",\"key\":\"k\"}",
@@ -554,8 +555,8 @@ static void a_box_that_is_new(void **state)
     ask(&f, "drain\nd", RT_OK, "d is not waited for any more: `lanyard add` takes it in");
     refuse(&f, "drain\nd", "d: takes no part in this run");
     refuse(&f, "drain\nd\nfor good",
-           "d: its key was not let in by `lanyard add`: drain it, and take its file out of the "
-           "folders of security.allow where one has it");
+           "d: its key was not added by `lanyard add`: drain it, and remove its file from every "
+           "folder of security.allow");
     refuse(&f, "drain\nx\nfor good", "x: the configuration has no box of that name");
     refuse(&f, "drain\nd\nfor now",
            "a request to drain \"for now\", which this build does not know");
@@ -581,8 +582,8 @@ static void a_box_that_is_new(void **state)
            "d: not there yet: worker 2, worker 3, ps 2; start them on that box, they "
            "wait to be taken in");
     refuse(&f, "add\ne\n{}",
-           "e: is a box of this run already: `lanyard add RUN e`, without more, "
-           "takes it in");
+           "e: is already a box of this run: `lanyard add RUN e` without other options takes it "
+           "in");
     ask(&f, "drain\ne", RT_OK, "e is not waited for any more: `lanyard add` takes it in");
     fail_run(&f);
 }

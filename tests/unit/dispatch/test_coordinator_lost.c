@@ -253,7 +253,7 @@ static void prepare_shrinking(fixture *f)
 }
 
 // One that nobody waits for: the run is one of the others, and has a hash of its own. When it
-// comes, and has waited for timeouts.rejoin_s, all start anew from a checkpoint.
+// comes, and has waited for timeouts.rejoin_s, all processes start again from a checkpoint.
 static void who_comes_late_is_taken_back(void **state)
 {
     (void)state;
@@ -283,7 +283,8 @@ static void who_comes_late_is_taken_back(void **state)
     say(&f, 0, RT_MESSAGE_WRITTEN, last, &written, sizeof written, NULL, 0);
     rt_message_release(&message);
     expect_stop(&f, RT_REASON_ANEW);
-    snprintf(want, sizeof want, "workers are back: all start anew from iteration %u", last);
+    snprintf(want, sizeof want, "workers are back: all processes start again from iteration %u",
+             last);
     finish(&f, RT_AGAIN, want);
     snprintf(folder, sizeof folder, "%s/checkpoints/ckpt-%012u", f.out, last);
     assert_int_equal(rt_manifest_read(folder, &manifest, NULL), RT_OK);

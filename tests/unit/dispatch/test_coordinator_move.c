@@ -102,7 +102,7 @@ static void rows_of_a_box_that_leaves(void **state)
     start_boxes(&f);
     train_to(&f, 2);
     refuse(&f, "drain\nb",
-           "b: rows go to other shards by the copies on the coordinator's box, and "
+           "b: rows move to other shards with the copies on the coordinator's box, but "
            "checkpoint.copies is 0");
     end_boxes(&f);
     remove_out(&f);
@@ -170,7 +170,7 @@ static void a_checkpoint_that_fails(void **state)
     begin_question(&q, &f, "set\noptimizer.rows.learning_rate\n0.375");
     (void)train_to_flush(&f);
     (void)play_cut_of_two(&f, RT_IO);
-    end_question(&q, RT_REFUSED, "the checkpoint could not be written: the run goes on as it was");
+    end_question(&q, RT_REFUSED, "the checkpoint could not be written: the run goes on unchanged");
     for (uint32_t i = 0; i < 5; i++)
         assert_true(train_next(&f, &iteration) > 0);
     end_boxes(&f);
@@ -247,10 +247,10 @@ static void rates_stay(void **state)
     pthread_join(f.thread, NULL);
     pthread_join(q.thread, NULL);
     assert_int_equal(q.status, RT_OK);
-    assert_memory_equal(q.text, "b leaves: all start anew from iteration ", 40);
+    assert_memory_equal(q.text, "b leaves: all processes start again from iteration ", 51);
     for (uint32_t m = 0; m < MEMBERS_MAX; m++)
         ops->end(f.members[m], 0);
-    finish_joined(&f, RT_AGAIN, "b leaves: all start anew from iteration ");
+    finish_joined(&f, RT_AGAIN, "b leaves: all processes start again from iteration ");
     cJSON *boxes = json_of(&f, "checkpoints/boxes");
     test_close(rate_of(boxes, "optimizer.rows.learning_rate"), 0.375, 1e-6, 0, "rows");
     test_close(rate_of(boxes, "optimizer.dense.learning_rate"), 0.625, 1e-6, 0, "dense");
@@ -259,7 +259,7 @@ static void rates_stay(void **state)
 }
 
 // One that no configuration has, whose members the run's own launcher starts: the question is
-// answered once all start anew.
+// answered once all processes start again.
 static void a_new_box_of_the_launcher(void **state)
 {
     (void)state;
@@ -275,10 +275,10 @@ static void a_new_box_of_the_launcher(void **state)
     pthread_join(f.thread, NULL);
     pthread_join(q.thread, NULL);
     assert_int_equal(q.status, RT_OK);
-    assert_memory_equal(q.text, "d joins: all start anew from iteration ", 39);
+    assert_memory_equal(q.text, "d joins: all processes start again from iteration ", 50);
     for (uint32_t m = 0; m < MEMBERS_MAX; m++)
         ops->end(f.members[m], 0);
-    finish_joined(&f, RT_AGAIN, "d joins: all start anew from iteration ");
+    finish_joined(&f, RT_AGAIN, "d joins: all processes start again from iteration ");
     cJSON *boxes = json_of(&f, "checkpoints/boxes");
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(boxes, "boxes")), 3);
     cJSON_Delete(boxes);

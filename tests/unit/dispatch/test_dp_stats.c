@@ -380,7 +380,7 @@ static void sums_cut_short_leave_nothing(void **state)
         open_scene(&s, directory, 1);
         rt_reader reader = {whole.data, size, false};
         assert_int_equal(dp_stats_load(s.stats, &reader, &error), RT_DATA);
-        assert_non_null(strstr(error.text, "sums of the run"));
+        assert_non_null(strstr(error.text, "totals of the run"));
         after.size = 0;
         dp_stats_save(s.stats, &after);
         assert_int_equal(after.size, fresh.size);

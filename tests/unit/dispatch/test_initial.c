@@ -276,7 +276,7 @@ static void differences_are_named(void **state)
 #define COLUMN(name, kind) "{\"name\":\"" name "\",\"kind\":\"" kind "\"}"
 #define TABLE(...) "stream.table.columns=[" COLUMN("y", "label") "," __VA_ARGS__ "]"
 
-#define BEHIND ": more fields come behind those of the model"
+#define BEHIND ": put additional fields after those of the model"
 
 // Of columns the run's may go on behind the model's.
 static void columns_are_those_of_the_model(void **state)
@@ -318,7 +318,7 @@ static void columns_are_those_of_the_model(void **state)
            "its field \"b\" has the rows of \"a\", this run's those of \"b\" (stream.tables)");
 }
 
-#define LABELS_BEHIND ": more labels come behind those of the model"
+#define LABELS_BEHIND ": put additional labels after those of the model"
 
 // A model whose own configuration cannot be.
 static void columns_that_nobody_reads(void **state)

@@ -359,7 +359,7 @@ static rt_status load_with(scene *one, saved *s, size_t at, const void *value)
     const rt_status status =
         dp_participants_load(other.chooser, &one->config.rates, &reader, &error);
     memcpy(s->bytes.data + at, kept, 8);
-    assert_true(!status || strstr(error.text, "who takes part"));
+    assert_true(!status || strstr(error.text, "participants: "));
     close_scene(&other);
     return status;
 }

@@ -71,7 +71,7 @@ static const char *const refusals[] = {
     "state of the planner: the shards hold # trained rows, the cut has # (or other versions)",
     "state of the planner: worker # holds key #, which no shard has",
     "the checkpoint was written with consistency.staleness above #, whose versions of rows run ahead of the iterations: keep it above #",
-    "who takes part: the state cannot be one of this run",
+    "participants: the saved state does not fit this run",
 };
 
 // ---- what is said ------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ static void where_checkpoints_are(void **state)
     p = prepare(&config, out, DP_RESUME_IF_ANY);
     must_be(&p, place, false, false);
     p = prepare(&config, NULL, DP_RESUME_NEWEST);
-    must_fail(&p, RT_CONFIG, "give --out or checkpoint.directory");
+    must_fail(&p, RT_CONFIG, "set --out or checkpoint.directory");
     rt_config_fini(&config);
     static const char *const makes[] = {"checkpoint.every_iterations=5", "checkpoint.every_s=1",
                                         "checkpoint.at_end=true"};
@@ -78,7 +78,7 @@ static void where_checkpoints_are(void **state)
         p = prepare(&config, out, DP_RESUME_NO);
         must_be(&p, place, false, true);
         p = prepare(&config, NULL, DP_RESUME_NO);
-        must_fail(&p, RT_CONFIG, "give --out or checkpoint.directory");
+        must_fail(&p, RT_CONFIG, "set --out or checkpoint.directory");
         rt_config_fini(&config);
     }
     snprintf(set, sizeof set, "checkpoint.directory=%s", test_path("elsewhere"));

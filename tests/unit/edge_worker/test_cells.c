@@ -472,7 +472,7 @@ static void questions_that_are_none(void **state)
     must_refuse(&a, "{\"candidates\": [{\"shop\": {}}]}", RT_DATA, "\"shop\": expected a string");
     must_refuse(&a, "{\"candidates\": [{\"shop\": [1]}]}", RT_DATA, "expected one value");
     must_refuse(&a, "{\"candidates\": [{\"tags\": [[1]]}]}", RT_DATA, "values in an array");
-    must_refuse(&a, "{\"candidates\": [{\"tags\": [\"1|2\"]}]}", RT_DATA, "divides values");
+    must_refuse(&a, "{\"candidates\": [{\"tags\": [\"1|2\"]}]}", RT_DATA, "contains the separator");
     must_refuse(&a, "{\"candidates\": [{\"shop\": 1e17}]}", RT_DATA, "beyond 2^53");
     must_refuse(&a, "{\"candidates\": [{\"shop\": 9007199254740995}]}", RT_DATA, "beyond 2^53");
     must_refuse(&a, "{\"candidates\": [{\"shop\": 9007199254740993}]}", RT_DATA, "beyond 2^53");

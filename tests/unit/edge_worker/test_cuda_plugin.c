@@ -91,13 +91,13 @@ static void missing_things_are_named(void **state)
     expect_no_device("cuda:0", "no NVIDIA device");
     device_count(1);
     expect_no_device("cuda:7", "only 1");
-    expect_no_device("cuda:", "expected \"cuda:0\"");
-    expect_no_device("cuda:x", "expected \"cuda:0\"");
-    expect_no_device("cuda:0x", "expected \"cuda:0\"");
+    expect_no_device("cuda:", "expected for example \"cuda:0\"");
+    expect_no_device("cuda:x", "expected for example \"cuda:0\"");
+    expect_no_device("cuda:0x", "expected for example \"cuda:0\"");
     assert_int_equal(rt_cuda_open("/nowhere/plug.so", &plugin, &error), RT_UNSUPPORTED);
     expect_in(error.text, "/nowhere/plug.so");
     assert_int_equal(rt_cuda_open("libm.so.6", &plugin, &error), RT_UNSUPPORTED);
-    expect_in(error.text, "no plug-in of Lanyard");
+    expect_in(error.text, "not a plug-in of Lanyard");
     assert_null(plugin);
 }
 

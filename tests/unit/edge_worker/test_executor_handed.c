@@ -120,7 +120,7 @@ static void lies_are_named(void **state)
     refuse(2, handed(2, key(2), 1, all, 1), "worker 2 handed over key");
     refuse(FROM, handed(2, key(2), 2, all, 1), "at version 2 (tag 0), expected exactly 1");
     refuse(FROM, handed(2, key(2), 1, all - 1, 1), "worker 3: rows are cut short");
-    refuse(FROM, handed(2, key(2), 1, all + 1, 1), "worker 3: bytes behind the last row");
+    refuse(FROM, handed(2, key(2), 1, all + 1, 1), "worker 3: bytes after the last row");
     refuse(FROM, handed(0, key(2), 1, all, 1), "worker 3 answers slice 0, which is not open");
     refuse(FROM, handed(1, key(2), 1, all, 1), "which slice 1 does not take from it");
     refuse(FROM, handed(6, key(2), 1, all, 1),

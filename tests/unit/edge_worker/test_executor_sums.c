@@ -398,7 +398,7 @@ static void lies_are_named(void **state)
     refuse(BEHIND, gradient_message(0, right, DIM, 1), "gradients for slice 0, which is not open");
     refuse(BEHIND, gradient_message(6, right, DIM, 1), "worker 3 hands gradients over for slice 6");
     refuse(BEHIND, gradient_message(2, right, DIM - 1, 1), "worker 3: gradients are cut short");
-    refuse(BEHIND, gradient_message(2, right, DIM + 1, 1), "bytes behind the last gradient");
+    refuse(BEHIND, gradient_message(2, right, DIM + 1, 1), "bytes after the last gradient");
     refuse(1, gradient_message(2, right, DIM, 1), "GRADS from worker 1");
     refuse(4, gradient_message(2, right, DIM, 1), "GRADS from worker 4");
     wrong.key = key(1); // which this worker steps alone

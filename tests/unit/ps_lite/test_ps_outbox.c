@@ -182,7 +182,7 @@ static void what_is_not_taken_waits(void **state)
         was_sent(&w, 0, 1, RT_MESSAGE_PUSHED, 7, 0, 0);
         assert_int_equal(ps_outbox_flush(outbox, &error), RT_AGAIN);
         assert_int_equal(ps_outbox_notify(outbox, 0, RT_MESSAGE_PUSHED, 99, &error), RT_LIMIT);
-        assert_string_equal(error.text, "worker 0 does not take its messages: 3 wait");
+        assert_string_equal(error.text, "worker 0 does not read its messages: 3 wait");
         w.full = 0;
         assert_int_equal(ps_outbox_notify(outbox, 0, RT_MESSAGE_PUSHED, 50, &error), RT_OK);
         assert_int_equal(w.count, QUEUE + 2);

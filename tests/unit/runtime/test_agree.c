@@ -28,8 +28,8 @@ static void the_build_or_the_configuration_is_named(void **state)
         {"0.2.0 (abc)",
          {9, 2, 7},
          RT_CONFIG,
-         "worker 3 runs lanyard 0.2.0 (abc), here is lanyard",
-         "with the same configuration, but their keys or defaults differ"},
+         "worker 3 runs lanyard 0.2.0 (abc), this is lanyard",
+         "; the configuration is the same, but keys or defaults of the builds differ"},
         {"0.2.0 (abc)",
          {9, 8, 7},
          RT_CONFIG,
@@ -38,7 +38,7 @@ static void the_build_or_the_configuration_is_named(void **state)
         {"0.2.0 (abc)",
          {1, 2, 8},
          RT_CONFIG,
-         "lanyard 0.2.0 (abc), here is lanyard",
+         "lanyard 0.2.0 (abc), this is lanyard",
          "their files have format 8 and 7"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

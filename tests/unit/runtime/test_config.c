@@ -505,9 +505,9 @@ static void test_set_errors(void **state)
 {
     (void)state;
     rt_config config = config_fresh();
-    must_refuse(&config, "workers", "\"workers\" is no assignment, expected key=value");
-    must_refuse(&config, "", "\"\" is no assignment, expected key=value");
-    must_refuse(&config, "=4", "\"=4\" is no assignment, expected key=value");
+    must_refuse(&config, "workers", "\"workers\" is not an assignment, expected key=value");
+    must_refuse(&config, "", "\"\" is not an assignment, expected key=value");
+    must_refuse(&config, "=4", "\"=4\" is not an assignment, expected key=value");
     must_refuse(&config,
                 "workers=", "workers: \"\" is not a number, expected an integer in [1, 64]");
     must_refuse(&config, "workers=four",

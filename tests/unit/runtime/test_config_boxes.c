@@ -74,7 +74,7 @@ static void spare_boxes_stay_away(void **state)
                       "boxes=[" BOX("a", ", \"shards\": 1, \"spare\": true") "," BOX("b", "") "]",
                       &error),
         RT_CONFIG);
-    assert_non_null(strstr(error.text, "no shard is left to begin with"));
+    assert_non_null(strstr(error.text, "there is no shard at the start"));
     rt_config_fini(&config);
 }
 

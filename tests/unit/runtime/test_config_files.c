@@ -45,7 +45,7 @@ static const bad_file bad_files[] = {
     {"{\"quite_something_else\": 1}",
      "quite_something_else: unknown key (docs/CONFIG.md lists all)"},
     {"{\"a\\u001b[31mb\": 1}", "a?[31mb: unknown key (docs/CONFIG.md lists all)"},
-    {"{\"dispatch.alpha\": 1}", "dispatch.alpha: a key has no dots in a file, nest objects"},
+    {"{\"dispatch.alpha\": 1}", "dispatch.alpha: a key in a file has no dots: nest objects"},
     {"{\"Workers\": 2}", "Workers: unknown key, did you mean \"workers\"?"},
     {"{\"seed\": 1, \"workers\": 2, \"seed\": 1}", "seed: stands twice in its object"},
     {"{\"dispatch\": {\"alpha\": 1, \"alpha\": 1}}", "dispatch.alpha: stands twice in its object"},

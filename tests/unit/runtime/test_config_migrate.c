@@ -158,10 +158,10 @@ static void what_cannot_be_is_named(void **state)
     static const struct {
         const char *text, *error;
     } cases[] = {
-        {"{\"random\": 1, \"seed\": 2}", "random: is the name of before for seed"},
+        {"{\"random\": 1, \"seed\": 2}", "random: is the old name of seed"},
         {"{\"random\": 1, \"random\": 2}", "random: stands twice"},
         {"{\"hoard\": {\"size\": {\"rows\": 5}}, \"cache\": 3}",
-         "hoard.size.rows: is now cache.rows"},
+         "hoard.size.rows: is now called cache.rows"},
         {"{\"hoard\": {\"size\": {\"rows\": 5, \"more\": 1}}}", "hoard: unknown key"},
         {"{\"dispatch\": {\"boldness\": true}}", "dispatch.alpha: true"},
         {"{\"version\": 2}", "version: 2 is newer than this program, which knows 1"},

@@ -352,7 +352,7 @@ static void test_no_negatives_of_several_labels(void **state)
     assert_int_equal(rt_config_check(&config, &error), RT_OK);
     config_must_set(&config, "stream.negatives_keep=0.5");
     assert_int_equal(rt_config_check(&config, &error), RT_CONFIG);
-    assert_non_null(strstr(error.text, "stream.negatives_keep: a sample of several labels"));
+    assert_non_null(strstr(error.text, "stream.negatives_keep: a sample with several labels"));
     rt_config_fini(&config);
 }
 
@@ -413,8 +413,8 @@ static void test_classes_that_cannot_be(void **state)
     static const char *const cases[][3] = {
         {CLASS_COLUMNS("") ",{\"name\":\"b\",\"kind\":\"label\"}]", NULL, "is for the only label"},
         {CLASS_COLUMNS("") ",{\"kind\":\"weight\"}]", NULL, "columns[2].kind: samples of several"},
-        {CLASS_COLUMNS(",\"value\":\"2\"") "]", NULL, "without rule and value"},
-        {CLASS_COLUMNS(",\"rule\":\"at_least\"") "]", NULL, "without rule and value"},
+        {CLASS_COLUMNS(",\"value\":\"2\"") "]", NULL, "rule and value do not apply"},
+        {CLASS_COLUMNS(",\"rule\":\"at_least\"") "]", NULL, "rule and value do not apply"},
         {CLASS_COLUMNS("") "]", "stream.negatives_keep=0.5", "stream.negatives_keep: no class"},
         {CLASS_COLUMNS("") ",{\"name\":\"c\",\"kind\":\"dense\",\"classes\":4}]", NULL,
          "columns[2].classes: is for a label"},
@@ -450,7 +450,7 @@ static void test_columns_that_cannot_be(void **state)
         {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"bucket\"}",
          "edges: is needed with transform \"bucket\""},
         {"{\"name\":\"c\",\"kind\":\"dense\",\"transform\":\"hour\",\"time_format\":\"%Y\"}",
-         "time_format: \"%Y\" is none"},
+         "time_format: \"%Y\" is not a time format"},
         {"{\"name\":\"c\",\"kind\":\"weight\"},{\"name\":\"e\",\"kind\":\"weight\"}",
          "2 columns of kind \"weight\""},
         {"{\"kind\":\"label\"}", "columns[2].name: is needed where there are several labels"},

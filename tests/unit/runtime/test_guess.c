@@ -333,7 +333,7 @@ static void what_no_guess_is_made_of(void **state)
         {"<a>1</a>\n", "XML"},
         {"a\n1\n2\n", "no character divides"},
         {"a,b\n1.5,x\n2.5,y\n3.5,z\n", "no column has two values"},
-        {"a,b\n1,refus\xe9\n2,refus\xe9\n3,pay\xe9\n", "no UTF-8"},
+        {"a,b\n1,refus\xe9\n2,refus\xe9\n3,pay\xe9\n", "not UTF-8"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         char *path = put_text("rows", cases[i].text);

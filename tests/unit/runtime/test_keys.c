@@ -114,7 +114,7 @@ static void keys_are_never_written_over(void **state)
     rt_error error = {0};
     assert_int_equal(rt_keys_create(path_of("keys"), "a", &error), RT_OK);
     assert_int_equal(rt_keys_create(path_of("keys"), "a", &error), RT_IO);
-    assert_non_null(strstr(error.text, "never written over"));
+    assert_non_null(strstr(error.text, "never overwrites keys"));
     assert_int_equal(unlink(path_of("keys/a.secret")), 0);
     assert_int_equal(rt_keys_create(path_of("keys"), "a", &error),
                      RT_IO); // the public half is there

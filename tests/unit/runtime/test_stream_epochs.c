@@ -98,9 +98,11 @@ static void what_cannot_be_read_again(void **state)
         const char *sets[5], *words;
     } cases[] = {
         {{"stream.epochs=2", "stream.files=-", NULL}, "standard input can be read only once"},
-        {{"stream.holdout=0.1", "stream.source=http", "stream.files=[]", NULL}, "is for files"},
+        {{"stream.holdout=0.1", "stream.source=http", "stream.files=[]", NULL},
+         "works only with files"},
         {{"stream.epochs=2", "stream.id=u", NULL}, "no event is trained twice"},
-        {{"stream.epochs=256", "stream.files=[\"a\", \"b\"]", NULL}, "more than 256 in all"},
+        {{"stream.epochs=256", "stream.files=[\"a\", \"b\"]", NULL},
+         "more than 256 files in total"},
         {{"stream.patience=2", "stream.epochs=3", NULL}, "expected stream.holdout above 0"},
         {{"stream.patience=2", "stream.holdout=0.1", NULL}, "expected stream.epochs above 1"},
         {{"stream.patience=1", "stream.holdout=0.1", "stream.epochs=2", "publish.every_s=5", NULL},

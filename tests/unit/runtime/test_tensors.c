@@ -183,8 +183,8 @@ static void test_impossible_headers_are_refused(void **context)
         {",\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],"
          "\"data_offsets\":[0,0]}",
          "tensor a"},
-        {",\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}", "do not fit"},
-        {"x", "do not fit"},
+        {",\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}", "do not match"},
+        {"x", "do not match"},
     };
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
         char bytes[1024], text[512];
