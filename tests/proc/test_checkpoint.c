@@ -775,7 +775,7 @@ static void a_folder_in_use(void **state)
     request(&first, "hit", "\"complete\":true", 1);
     start(&second, "hit", "--resume", sets);
     run_must_end(&second, 1);
-    run_must_say(&second, "hit: another coordinator is at work there");
+    run_must_say(&second, "hit: another coordinator uses this folder");
     process_fini(&second);
     request(&first, "hit", "\"complete\":true", 2);
     assert_int_equal(kill(first.pid, SIGINT), 0);

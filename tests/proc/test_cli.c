@@ -342,7 +342,7 @@ static void a_folder_has_one_run(void **state)
         "stream.files=-",  "--set", "cache.rows=100", NULL};
     process_start(&p, first);
     process_await(&p, 0, "waiting for the input: no batch of 32 samples", RUN_CASE_S);
-    SAYS(1, "out: another coordinator is at work there", "up", config, "--out", out, "--set",
+    SAYS(1, "out: another coordinator uses this folder", "up", config, "--out", out, "--set",
          "stream.files=-", "--set", "cache.rows=100");
     kill(p.pid, SIGINT);
     run_must_end(&p, 0);

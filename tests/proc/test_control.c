@@ -428,7 +428,7 @@ static void a_box_that_is_new_comes_and_goes(void **state)
     ask("add", "n", NULL, 1, "`lanyard add RUN BOX --gbps G` says what it is");
     add_new(0, "n joins: all processes start again from iteration");
     run_await_records(&up, "out", "\"boxes\":[\"a\",\"s\",\"n\"],\"pause_s\"", 1);
-    add_new(1, "n: is a box of this run already");
+    add_new(1, "n: is already a box of this run");
     drain_once_it_can("n");
     run_await_records(&up, "out", "\"boxes\":[\"a\",\"s\"],\"pause_s\"", 1);
     run_must_end(&up, 0);
