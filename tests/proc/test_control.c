@@ -377,7 +377,7 @@ static void a_box_with_rows_goes_and_comes(void **state)
     run_await_records(&up, "out", VITALS, 2);
     assert_int_equal(count_in("metrics.jsonl", "\"keys\":null"), 0); // the first record has them
     ask("drain", "b", NULL, 1, "no box of that name");
-    ask("add", "s", NULL, 1, "takes part in this run already");
+    ask("add", "s", NULL, 1, "already takes part in this run");
     ask("drain", "c", NULL, 1, "takes no part in this run");
     ask("drain", "a", NULL, 1, "has the last worker");
     promote_who_leads();
