@@ -153,7 +153,8 @@ static void a_large_table(void **state)
     assert_int_equal(q.status, RT_OK);
     for (uint32_t m = 0; m < MEMBERS_MAX; m++)
         ops->end(f.members[m], 0);
-    finish_joined(&f, RT_AGAIN, "optimizer.rows.learning_rate changes: all start anew from");
+    finish_joined(&f, RT_AGAIN,
+                  "optimizer.rows.learning_rate changes: all processes start again from");
 }
 
 // The question is answered, and the run goes on as it was.
