@@ -459,6 +459,11 @@ def go_on(case):
 OTHER_TIMES = {("2026-11-23-0052", "join"), ("2026-11-28", "join"), ("2026-11-28b", "join")}
 
 
+# Who takes part by "rotate" begins anew where the configuration is another one, and to a program
+# with other keys it is: plans after that are others.
+TURNS_ANEW = {("2026-11-28e", "esd")}
+
+
 def of_other_times(told):
     read = {name: told["join"][name] for name in ("events", "outcomes")} if "join" in told else {}
     return {"verified": told["verified"], "join": read} if read else {"verified": told["verified"]}
@@ -537,6 +542,8 @@ def check(archive):
             got = what(case)
             if (of_format, expect["case"]) in OTHER_TIMES:
                 expect[name] = of_other_times(expect[name])
+            if (of_format, expect["case"]) in TURNS_ANEW and name == "then":
+                del expect[name]["plan_fingerprint"]
             if not same(expect[name], got):
                 fail(f"{archive}, of {expect['build']}: {name}: expected\n"
                      f"  {json.dumps(expect[name])}\nfound\n  {json.dumps(got)}")

@@ -480,7 +480,7 @@ static void ends_say_whether_they_last(void **state)
         rt_status status;
         rt_reason reason;
     } ends[] = {{RT_OK, RT_REASON_COMPLETE},  {RT_PEER, RT_REASON_FAILED},
-                {RT_AGAIN, RT_REASON_FAILED}, {RT_IO, RT_REASON_FAILED},
+                {RT_AGAIN, RT_REASON_ANEW},   {RT_IO, RT_REASON_FAILED},
                 {RT_CONFIG, RT_REASON_LASTS}, {RT_DATA, RT_REASON_LASTS},
                 {RT_REFUSED, RT_REASON_LASTS}};
     fixture f;
@@ -573,7 +573,7 @@ static void boxes_that_are_out_wait(void **state)
     char text[128];
     assert_int_equal(stop_of(&f, f.workers[0], text, sizeof text), RT_REASON_DRAINED);
     assert_string_equal(text, RT_BOX_DRAINED);
-    assert_int_equal(stop_of(&f, f.workers[1], text, sizeof text), RT_REASON_FAILED);
+    assert_int_equal(stop_of(&f, f.workers[1], text, sizeof text), RT_REASON_ANEW);
     ops->end(other, 0);
     finish(&f);
 }
@@ -676,7 +676,7 @@ static void a_box_more_waits(void **state)
            ops->receive(other, &peer, &message, &error) == RT_AGAIN)
         assert_int_equal(dp_roster_wait(f.roster, -1, &error), RT_OK);
     assert_int_equal(rt_control_text(&message, text, sizeof text), RT_OK);
-    assert_non_null(strstr(text, "worker 4 has another entry of its box"));
+    assert_non_null(strstr(text, "worker 4 has a different entry for its box"));
     rt_message_release(&message);
     ops->end(other, 0);
     const uint64_t box = rt_config_hash_box(&f.config, 1);

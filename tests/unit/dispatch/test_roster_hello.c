@@ -209,7 +209,7 @@ static void who_is_sent_away(void **state)
         {RT_ROLE_WORKER, 1, no_address, false, true, RT_REASON_FAILED,
          "worker 1 does not say where it listens"},
         {RT_ROLE_WORKER, 1, another_box, false, false, RT_REASON_LASTS,
-         "worker 1 has another entry of its box in boxes"},
+         "worker 1 has a different entry for its box in boxes"},
         {RT_ROLE_PS, 0, no_key, true, false, RT_REASON_LASTS,
          "ps 0 has no key, which security.allow does not have"},
         {RT_ROLE_PS, 0, another_key, true, false, RT_REASON_LASTS,
@@ -282,8 +282,9 @@ static void who_joins_twice(void **state)
     await(&g, WORKER(0));
     const rt_wire_hello hello = hello_of(&g, WORKER(0));
     send_from(g.f.members[1], WORKER(0), RT_MESSAGE_HELLO, &hello, sizeof hello);
-    must_be_sent_away(&g, g.f.members[1], RT_REASON_TAKEN,
-                      "worker 0 has joined already: it was started twice, or has only just been");
+    must_be_sent_away(
+        &g, g.f.members[1], RT_REASON_TAKEN,
+        "worker 0 has already joined: it was started twice, or was lost only a moment ago");
     assert_true(members_connected(g.roster, WORKER(0)));
     close_all(&g);
 }

@@ -265,7 +265,7 @@ static void a_gap_in_the_chain_is_damage(void **state)
     write_checkpoint(of(4, 0));
     write_checkpoint(of(9, 4));
     assert_int_equal(unlink(file_of(4, "manifest.json")), 0);
-    must_fail(9, RT_DATA, "it builds on the one of iteration 4, which is not there");
+    must_fail(9, RT_DATA, "it builds on the one of iteration 4, which is not complete here");
 }
 
 static void another_schema_is_refused(void **state)
