@@ -19,7 +19,7 @@ TITLES = {"train": "Lanyard, four workers and two shards", "train8": "the same, 
 SERVES = ("day", "yesterday", "base", "truth")
 P50, P99, MARK, GREY = "#1f6fb4", "#e08a1e", "#c0392b", "#555555"
 FRESH_S = 2.4  # bound of a rate that holds (loop.py)
-PICTURE = "A day of five boxes: seconds from an outcome until an answer knows of it, while plugs are pulled"
+PICTURE = "A day of five boxes: seconds from an outcome until an answer knows of it"
 WIDTH, LEFT, RIGHT, TOP, HEIGHT = 760, 50, 20, 106, 220
 
 
