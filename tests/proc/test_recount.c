@@ -26,76 +26,72 @@ static void needs_python(void)
     process_fini(&p);
 }
 
-// One simulation of a policy; placements and trace go to these files.
-static void simulate(const char *policy, const char *eviction, move way, const char *first,
-                     const char *staleness, const char *placements, const char *trace)
+// Placements and trace of the latest simulation are counted again. words, up to NULL: what the
+// recount is told.
+static int recount(const char *const *words, process *p)
 {
-    char cache[64], spec[128], consistency[64];
-    snprintf(consistency, sizeof consistency, "consistency.staleness=%s", staleness);
-    snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
-    snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
-             way == FULL_SYNC ? "true" : "false", first);
-    const char *const arguments[] = {process_lanyard(),
-                                     "sim",
-                                     "configs/demo.json",
-                                     "--policies",
-                                     spec,
-                                     "--set",
-                                     "workers=4",
-                                     "--set",
-                                     "batch.samples_per_worker=16",
-                                     "--set",
-                                     "cache.rows=500",
-                                     "--set",
-                                     cache,
-                                     "--set",
-                                     consistency,
-                                     "--set",
-                                     way == HAND_OVER ? "dispatch.hand_over=true"
-                                                      : "dispatch.hand_over=false",
-                                     "--set",
-                                     "stream.samples_max=3500",
-                                     "--placements",
-                                     placements,
-                                     "--trace",
-                                     trace,
-                                     NULL};
-    process_must_run(arguments, RUN_S);
-}
-
-// The most samples that a worker can get make room for 26 rows each: 16, or all 64.
-static int recount(const char *policy, const char *eviction, move way, const char *first,
-                   const char *staleness, const char *placements, const char *trace, process *p)
-{
-    const char *arguments[24] = {
-        PYTHON, "tools/recount.py", placements, trace,           "--workers", "4", "--rows",
-        "500",  "--eviction",       eviction,   "--first-touch", first};
-    size_t count = 12;
-    if (way == FULL_SYNC)
-        arguments[count++] = "--full-sync";
-    if (way == HAND_OVER)
-        arguments[count++] = "--hand-over";
-    if (strcmp(staleness, "off") != 0) {
-        arguments[count++] = "--staleness";
-        arguments[count++] = staleness;
-        arguments[count++] = "--overshoot";
-        arguments[count++] = strcmp(policy, "makespan") == 0 ? "1664" : "416";
-    }
+    char placements[400], trace[400];
+    snprintf(placements, sizeof placements, "%s/placements", run_folder());
+    snprintf(trace, sizeof trace, "%s/trace", run_folder());
+    const char *arguments[24] = {PYTHON, "tools/recount.py", placements, trace, "--workers", "4"};
+    for (size_t count = 6; *words; count++)
+        arguments[count] = *words++;
     return process_run(p, arguments, RUN_S);
 }
 
-static void check(const char *policy, const char *eviction, move way, const char *first,
-                  const char *staleness)
+// A simulation of a policy with these settings, up to NULL, comes to what the recount comes to.
+// what: of the case.
+static void must_recount(const char *policy, const char *const *sets, const char *const *words,
+                         const char *what)
 {
+    static const char *const all[] = {"workers=4", "batch.samples_per_worker=16",
+                                      "stream.samples_max=3500"};
     char placements[400], trace[400];
     process p = {0};
     snprintf(placements, sizeof placements, "%s/placements", run_folder());
     snprintf(trace, sizeof trace, "%s/trace", run_folder());
-    simulate(policy, eviction, way, first, staleness, placements, trace);
-    if (recount(policy, eviction, way, first, staleness, placements, trace, &p) != 0 ||
-        !strstr(p.text, " 0 differ"))
-        fail_msg("%s, %s, staleness %s: %s", policy, eviction, staleness, p.text);
+    const char *simulate[32] = {process_lanyard(), "sim",     "configs/demo.json",
+                                "--policies",      policy,    "--placements",
+                                placements,        "--trace", trace};
+    size_t count = 9;
+    for (size_t i = 0; i < RT_COUNT_OF(all) || *sets; i++) {
+        simulate[count++] = "--set";
+        simulate[count++] = i < RT_COUNT_OF(all) ? all[i] : *sets++;
+    }
+    process_must_run(simulate, RUN_S);
+    if (recount(words, &p) != 0 || !strstr(p.text, " 0 differ"))
+        fail_msg("%s, %s: %s", policy, what, p.text);
     process_fini(&p);
+}
+
+// The most samples that a worker can get make room for 26 rows each: 16, or all 64.
+static void check(const char *policy, const char *eviction, move way, const char *first,
+                  const char *staleness)
+{
+    char cache[64], spec[128], consistency[64], what[96];
+    snprintf(consistency, sizeof consistency, "consistency.staleness=%s", staleness);
+    snprintf(cache, sizeof cache, "cache.eviction=%s", eviction);
+    snprintf(spec, sizeof spec, "%s:alpha=0.5:tables=3:full_sync=%s:first_touch=%s", policy,
+             way == FULL_SYNC ? "true" : "false", first);
+    snprintf(what, sizeof what, "%s, staleness %s", eviction, staleness);
+    const char *words[16] = {"--rows", "500", "--eviction", eviction, "--first-touch", first};
+    size_t count = 6;
+    if (way == FULL_SYNC)
+        words[count++] = "--full-sync";
+    if (way == HAND_OVER)
+        words[count++] = "--hand-over";
+    if (strcmp(staleness, "off") != 0) {
+        words[count++] = "--staleness";
+        words[count++] = staleness;
+        words[count++] = "--overshoot";
+        words[count++] = strcmp(policy, "makespan") == 0 ? "1664" : "416";
+    }
+    must_recount(spec,
+                 (const char *const[]){"cache.rows=500", cache, consistency,
+                                       way == HAND_OVER ? "dispatch.hand_over=true"
+                                                        : "dispatch.hand_over=false",
+                                       NULL},
+                 words, what);
 }
 
 static void every_policy_and_eviction(void **state)
@@ -128,50 +124,17 @@ static void rows_that_expire(void **state)
         {"random", "ttl", "420", "1"},  {"random", "ttl", "450", "30"},
         {"esd", "ttl", "500", "3"},     {"random", "lru", "420", "9"},
     };
-    char placements[400], trace[400], rows[64], lookahead[64], eviction[64];
+    char rows[64], lookahead[64], eviction[64];
     (void)state;
     needs_python();
-    snprintf(placements, sizeof placements, "%s/placements", run_folder());
-    snprintf(trace, sizeof trace, "%s/trace", run_folder());
     for (size_t i = 0; i < RT_COUNT_OF(cases); i++) {
-        const bool is_bagpipe = cases[i].policy[0] == 'b';
-        process p = {0};
         snprintf(rows, sizeof rows, "cache.rows=%s", cases[i].rows);
         snprintf(lookahead, sizeof lookahead, "cache.lookahead=%s", cases[i].lookahead);
         snprintf(eviction, sizeof eviction, "cache.eviction=%s", cases[i].eviction);
-        process_must_run((const char *const[]){process_lanyard(),
-                                               "sim",
-                                               "configs/demo.json",
-                                               "--policies",
-                                               cases[i].policy,
-                                               "--set",
-                                               "workers=4",
-                                               "--set",
-                                               "batch.samples_per_worker=16",
-                                               "--set",
-                                               rows,
-                                               "--set",
-                                               lookahead,
-                                               "--set",
-                                               eviction,
-                                               "--set",
-                                               "stream.samples_max=3500",
-                                               "--placements",
-                                               placements,
-                                               "--trace",
-                                               trace,
-                                               NULL},
-                         RUN_S);
-        if (process_run(&p,
-                        (const char *const[]){PYTHON, "tools/recount.py", placements, trace,
-                                              "--workers", "4", "--rows", cases[i].rows,
-                                              "--eviction", is_bagpipe ? "ttl" : cases[i].eviction,
-                                              "--lookahead", cases[i].lookahead, NULL},
-                        RUN_S) != 0 ||
-            !strstr(p.text, " 0 differ"))
-            fail_msg("%s, %s rows, %s: %s", cases[i].policy, cases[i].rows, cases[i].lookahead,
-                     p.text);
-        process_fini(&p);
+        must_recount(cases[i].policy, (const char *const[]){rows, lookahead, eviction, NULL},
+                     (const char *const[]){"--rows", cases[i].rows, "--eviction", cases[i].eviction,
+                                           "--lookahead", cases[i].lookahead, NULL},
+                     rows);
     }
 }
 
@@ -179,53 +142,22 @@ static void rows_that_expire(void **state)
 static void hot_rows(void **state)
 {
     static const char *const rows[] = {"1", "150", "2500"};
-    char placements[400], trace[400], hot[400], profile[500];
+    char hot[400], profile[500];
     (void)state;
     needs_python();
-    snprintf(placements, sizeof placements, "%s/placements", run_folder());
-    snprintf(trace, sizeof trace, "%s/trace", run_folder());
     snprintf(hot, sizeof hot, "%s/hot", run_folder());
     snprintf(profile, sizeof profile, "dispatch.profile=%s", hot);
     for (size_t i = 0; i < 2 * RT_COUNT_OF(rows); i++) {
         const char *first = i % 2 ? "pull" : "local";
         char touch[64];
-        process p = {0};
         snprintf(touch, sizeof touch, "dispatch.first_touch=%s", first);
         process_must_run((const char *const[]){process_lanyard(), "profile", "configs/demo.json",
                                                "--samples", "2000", "--rows", rows[i / 2], "--out",
                                                hot, NULL},
                          RUN_S);
-        process_must_run((const char *const[]){process_lanyard(),
-                                               "sim",
-                                               "configs/demo.json",
-                                               "--policies",
-                                               "fae",
-                                               "--set",
-                                               "workers=4",
-                                               "--set",
-                                               "batch.samples_per_worker=16",
-                                               "--set",
-                                               "cache.rows=3000",
-                                               "--set",
-                                               profile,
-                                               "--set",
-                                               touch,
-                                               "--set",
-                                               "stream.samples_max=3500",
-                                               "--placements",
-                                               placements,
-                                               "--trace",
-                                               trace,
-                                               NULL},
-                         RUN_S);
-        if (process_run(&p,
-                        (const char *const[]){PYTHON, "tools/recount.py", placements, trace,
-                                              "--workers", "4", "--hot", hot, "--first-touch",
-                                              first, NULL},
-                        RUN_S) != 0 ||
-            !strstr(p.text, " 0 differ"))
-            fail_msg("%s hot rows, %s: %s", rows[i / 2], first, p.text);
-        process_fini(&p);
+        must_recount("fae", (const char *const[]){"cache.rows=3000", profile, touch, NULL},
+                     (const char *const[]){"--hot", hot, "--first-touch", first, NULL},
+                     rows[i / 2]);
     }
 }
 
@@ -261,15 +193,17 @@ static void bounded_staleness(void **state)
 static void a_difference_is_found(void **state)
 {
     (void)state;
-    char placements[400], trace[400], command[1000];
+    char command[1000];
     process p = {0};
     needs_python();
-    snprintf(placements, sizeof placements, "%s/placements", run_folder());
-    snprintf(trace, sizeof trace, "%s/trace", run_folder());
-    snprintf(command, sizeof command, "sed -i '40s/\"miss_pull\":/\"miss_pull\":1/' '%s'", trace);
-    simulate("esd", "emark", PLAIN, "local", "off", placements, trace);
+    snprintf(command, sizeof command, "sed -i '40s/\"miss_pull\":/\"miss_pull\":1/' '%s/trace'",
+             run_folder());
+    check("esd", "emark", PLAIN, "local", "off");
     process_must_run((const char *const[]){"/bin/sh", "-c", command, NULL}, RUN_S);
-    assert_int_equal(recount("esd", "emark", PLAIN, "local", "off", placements, trace, &p), 1);
+    assert_int_equal(recount((const char *const[]){"--rows", "500", "--eviction", "emark",
+                                                   "--first-touch", "local", NULL},
+                             &p),
+                     1);
     assert_non_null(strstr(p.text, "iteration 10, worker 3: miss_pull 1"));
     assert_non_null(strstr(p.text, " 1 differ"));
     process_fini(&p);

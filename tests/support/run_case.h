@@ -67,6 +67,9 @@ double run_sum(const char *out, const char *name);
 // The same, which must be what summary.json has of one iteration times their number.
 double run_sum_as_summed_up(const char *out, const char *name);
 
+// The files of the model.
+void run_must_have_one_model(const char *out, const char *other, uint32_t shards);
+
 // Model, plans, and what was predicted on the way.
 void run_must_be_the_same(const char *out, const char *other, uint32_t shards);
 

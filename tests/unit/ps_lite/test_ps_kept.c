@@ -220,6 +220,18 @@ static rt_status stop_at_once(void *context, int wait_fd, rt_error *error)
     return rt_fail(error, RT_STOPPED, "another loss");
 }
 
+// A checkpoint of all rows at 31, and changes before and behind it.
+static void start_and_cut(fixture *f, chain *files, uint64_t *seed)
+{
+    const ps_shard_config config = keeping(f);
+    start(f, &config);
+    for (uint32_t t = 1; t <= 30; t++)
+        change(f, seed, t);
+    cut_at(f, files, 31, true, 0);
+    for (uint32_t t = 32; t <= 50; t++)
+        change(f, seed, t);
+}
+
 // A second loss in the middle: the rows are rolled back by the start after that one.
 static void a_roll_back_that_was_cut_short(void **state)
 {
@@ -228,13 +240,7 @@ static void a_roll_back_that_was_cut_short(void **state)
     chain files = {0};
     uint64_t seed = 5;
     ps_kept *kept = NULL;
-    const ps_shard_config config = keeping(&f);
-    start(&f, &config);
-    for (uint32_t t = 1; t <= 30; t++)
-        change(&f, &seed, t);
-    cut_at(&f, &files, 31, true, 0);
-    for (uint32_t t = 32; t <= 50; t++)
-        change(&f, &seed, t);
+    start_and_cut(&f, &files, &seed);
     assert_int_equal(adopt_in(&f, &g, &kept, 31, files.lineage, stop_at_once), RT_STOPPED);
     assert_int_equal(adopt_in(NULL, &g, &kept, 31, files.lineage, stop_at_once), RT_STOPPED);
     assert_int_equal(adopt_in(NULL, &g, &kept, 31, files.lineage, NULL), RT_OK);
@@ -251,13 +257,7 @@ static void a_roll_back_past_a_checkpoint_that_was_cut_short(void **state)
     chain files = {0};
     uint64_t seed = 6;
     ps_kept *kept = NULL;
-    const ps_shard_config config = keeping(&f);
-    start(&f, &config);
-    for (uint32_t t = 1; t <= 30; t++)
-        change(&f, &seed, t);
-    cut_at(&f, &files, 31, true, 0);
-    for (uint32_t t = 32; t <= 50; t++)
-        change(&f, &seed, t);
+    start_and_cut(&f, &files, &seed);
     chain newer = files;
     cut_at(&f, &newer, 51, false, 31);
     for (uint32_t t = 52; t <= 60; t++)
